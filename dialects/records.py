@@ -1,19 +1,24 @@
-"""`dataclass` as the standard library's, for classes that are defined faster.
+"""`dataclass` and `NamedTuple` as the standard library's, for classes that are defined faster.
 
 The standard decorator writes and compiles up to six methods for each class: two thirds of the time
 in which our modules were imported. Here it writes `__init__` alone, when the first record is made:
 most classes that a compilation imports have none. All classes share the other methods. That a
 frozen record does not change is left to the type checker, so that frozen records are also made
 faster.
+
+The standard `NamedTuple` compiles each annotation and the text of `__new__`, and makes two classes.
+Here `__new__` is written for the first tuple of a class, and annotations stay texts.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections import namedtuple
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
 from operator import attrgetter
 from reprlib import recursive_repr
-from typing import Any, TypeVar, dataclass_transform, overload
+from typing import TYPE_CHECKING, Any, TypeVar, dataclass_transform, overload
 
 T = TypeVar("T")
 
@@ -111,3 +116,90 @@ def _text(self: Any) -> str:
     shown = ", ".join(f"{f.name}={getattr(self, f.name)!r}"
                       for f in dataclasses.fields(self) if f.repr)
     return f"{type(self).__qualname__}({shown})"
+
+
+# ---------------------------------------------------------------------- named tuples
+if TYPE_CHECKING:
+    from typing import NamedTuple as NamedTuple  # type checkers know no other
+else:
+
+    class _NamedTuples(type):
+        """The type of classes of named tuples. A class whose base is `NamedTuple` itself has the
+        annotated fields; a class that is derived from such a class has the same ones."""
+
+        def __new__(cls, name: str, bases: tuple[type, ...], members: dict[str, Any]) -> type:
+            if len(bases) != 1 or bases[0].__base__ is not tuple:  # `NamedTuple`, or derived
+                return super().__new__(cls, name, bases, members)
+            fields = tuple(members.get("__annotations__", ()))
+            defaults = {field: members.pop(field) for field in fields if field in members}
+            getters = dict(zip(fields, _getters(-(-len(fields) // 16)), strict=False))
+            made = super().__new__(cls, name, bases, {
+                "__slots__": (), **members, **getters,
+                "_fields": fields, "_field_defaults": defaults, "__match_args__": fields})
+            made.__new__ = staticmethod(_first_new(made))
+            return made
+
+    class NamedTuple(tuple, metaclass=_NamedTuples):
+        """The base of classes of named tuples."""
+
+        __slots__ = ()
+        _fields: tuple[str, ...] = ()
+        _field_defaults: Mapping[str, Any] = {}
+
+        @classmethod
+        def _make(cls, values: Iterable[Any]) -> Any:
+            """The tuple of these values. Raises TypeError if there are more or fewer than fields.
+            """
+            made = tuple.__new__(cls, values)
+            if len(made) != len(cls._fields):
+                raise TypeError(f"expected {len(cls._fields)} arguments, got {len(made)}")
+            return made
+
+        def _replace(self, /, **values: Any) -> Any:
+            """The same tuple with other values of some fields. Raises ValueError for names that are
+            no fields."""
+            made = self._make(map(values.pop, self._fields, self))
+            if values:
+                raise ValueError(f"got unexpected field names: {list(values)!r}")
+            return made
+
+        def _asdict(self) -> dict[str, Any]:
+            """Name of a field -> its value."""
+            return dict(zip(self._fields, self, strict=True))
+
+        def __getnewargs__(self) -> tuple[Any, ...]:
+            """The arguments with which a pickled or copied tuple is made again."""
+            return tuple(self)
+
+        def __repr__(self) -> str:
+            shown = ", ".join(f"{name}={value!r}"
+                              for name, value in zip(self._fields, self, strict=True))
+            return f"{type(self).__name__}({shown})"
+
+    @cache
+    def _getters(sixteens: int) -> tuple[Any, ...]:
+        """What reads the first field, the second and so on: those of the standard library, which
+        any class of tuples may have, are faster than properties."""
+        standard = namedtuple("standard", [f"field{k}" for k in range(16 * sixteens)])
+        return tuple([vars(standard)[name] for name in standard._fields])
+
+    def _first_new(made: type[Any]) -> Callable[..., Any]:
+        """The `__new__` that makes the first tuple of a class, and then the class's own."""
+        def new(cls: type[Any], /, *arguments: object, **named: object) -> Any:
+            own = _new_of(made)
+            made.__new__ = staticmethod(own)
+            return own(cls, *arguments, **named)
+
+        return new
+
+    def _new_of(made: type[Any]) -> Callable[..., Any]:
+        """The `__new__` for the fields of a class, as the standard library's."""
+        fields, defaults = made._fields, made._field_defaults
+        known: dict[str, Any] = {"_new": tuple.__new__}
+        known |= {f"_default_{field}": value for field, value in defaults.items()}
+        taken = [f"{field}=_default_{field}" if field in defaults else field for field in fields]
+        values = f"({', '.join(fields)}{',' * (len(fields) == 1)})"
+        exec(f"def __new__({', '.join(['_cls', *taken])}): return _new(_cls, {values})", known)
+        new: Callable[..., Any] = known["__new__"]
+        new.__qualname__ = f"{made.__qualname__}.__new__"
+        return new

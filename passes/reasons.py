@@ -8,7 +8,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import Literal
+
+from dialects.records import NamedTuple
 
 Kind = Literal["legality", "price", "rule"]
 NAMED = 2

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from compiler.profiling.result import ProfileResult
+from dialects.records import NamedTuple
 from targets.communication import all_of
 
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dialects.records import NamedTuple
 from dialects.semantics.views import strided
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.symbol import Symbol

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dialects.records import NamedTuple
 from dialects.semantics.carriers import as_in
 from dialects.semantics.domain import Domain, view_of
 from dialects.symbolic.expr import Expr

@@ -11,7 +11,9 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextvars import copy_context
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from dialects.records import NamedTuple
 
 if TYPE_CHECKING:
     from dialects.strata.types import Array

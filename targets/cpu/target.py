@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import cached_property, partial
 from math import inf
 from platform import machine as architecture
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp, StringAttr
@@ -17,7 +17,7 @@ from dialects.block import KernelOp
 from dialects.host import contents_of, host_function, host_functions
 from dialects.loop import KernelOp as LoopKernel
 from dialects.loop import NestOp, scalar_type
-from dialects.records import dataclass
+from dialects.records import NamedTuple, dataclass
 from dialects.strata.mapped import MappedFiles
 from dialects.strata.schedule import Schedule
 from dialects.strata.types import Array, WeightAttr, bf16

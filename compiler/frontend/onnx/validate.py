@@ -9,7 +9,6 @@ import heapq
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
-from typing import NamedTuple
 
 import onnx
 
@@ -24,7 +23,7 @@ from compiler.frontend.onnx.schema import (
     newest_opset,
     normalize,
 )
-from dialects.records import dataclass
+from dialects.records import NamedTuple, dataclass
 
 NamedNodes = list[tuple[str, onnx.NodeProto]]
 Around = tuple[set[str], ...]

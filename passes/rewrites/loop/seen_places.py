@@ -11,7 +11,6 @@ each of its rows (`add_search`). A kernel of its own asks what may be visible to
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import NamedTuple
 
 import numpy as np
 from xdsl.dialects import arith
@@ -19,6 +18,7 @@ from xdsl.dialects.builtin import IntegerAttr
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from dialects.loop import Axis, IndexOp, KernelOp, NestOp, YieldOp
+from dialects.records import NamedTuple
 from dialects.strata.types import i32, tensor
 from dialects.symbolic.expr import Expr, Size
 from dialects.symbolic.symbol import Symbol

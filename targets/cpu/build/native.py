@@ -8,8 +8,9 @@ from __future__ import annotations
 import ctypes
 import mmap
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
+from dialects.records import NamedTuple
 from targets.interface import TargetError
 
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
+from dialects.records import NamedTuple
 from targets.cpu.llvm import native
 from targets.cpu.llvm.layout import (
     BOOL,

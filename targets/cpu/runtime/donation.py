@@ -15,10 +15,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from math import prod
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dialects.records import NamedTuple
 from targets.memory import ALIGNMENT
 
 if TYPE_CHECKING:

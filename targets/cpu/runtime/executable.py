@@ -10,10 +10,11 @@ import ctypes
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dialects.records import NamedTuple
 from dialects.strata.binding import EvaluationError, bind_sizes
 from dialects.strata.mapped import MappedFiles, release
 from dialects.strata.parallel import in_threads

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
+
+from dialects.records import NamedTuple
 
 if TYPE_CHECKING:
     from dialects.host import FuncOp

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
-from typing import NamedTuple
+
+from dialects.records import NamedTuple
 
 
 class Access(NamedTuple):
