@@ -4,7 +4,7 @@ The standard decorator writes and compiles up to six methods for each class: two
 in which our modules were imported. Here it writes `__init__` alone, when the first record is made:
 most classes that a compilation imports have none. All classes share the other methods. That a
 frozen record does not change is left to the type checker, so that frozen records are also made
-faster.
+faster. The text is compiled once for all classes of as many fields.
 
 The standard `NamedTuple` compiles each annotation and the text of `__new__`, and makes two classes.
 Here `__new__` is written for the first tuple of a class, and annotations stay texts.
@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from operator import attrgetter
 from reprlib import recursive_repr
+from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any, TypeVar, dataclass_transform, overload
 
 T = TypeVar("T")
@@ -69,30 +70,53 @@ def _init_of(made: type[Any]) -> Callable[..., None]:
     known: dict[str, Any] = {"_missing": dataclasses.MISSING, "_put": object.__setattr__}
     put = "_put(self, '{}', {})" if _refuses_changes(made) else "self.{} = {}"
     taken: dict[bool, list[str]] = {False: ["self"], True: []}
+    defaults: dict[bool, dict[str, Any]] = {False: {}, True: {}}
+    names: dict[str, str] = {}
     lines: list[str] = []
     for k, field in enumerate(dataclasses.fields(made)):
-        name, given = field.name, field.name
+        name = given = f"_{k}"
+        names[name] = field.name
         if field.default_factory is not dataclasses.MISSING:
             known[f"_make{k}"] = field.default_factory
             given = f"_make{k}() if {name} is _missing else {name}" if field.init else f"_make{k}()"
-            default = "=_missing"
-        elif field.default is not dataclasses.MISSING:
-            known[f"_default{k}"] = field.default
-            default = f"=_default{k}"
-        else:
-            default = ""
         if field.init:
-            taken[field.kw_only is True].append(f"{name}{default}")
+            by_name = field.kw_only is True
+            taken[by_name].append(name)
+            if given != name or field.default is not dataclasses.MISSING:
+                defaults[by_name][field.name] = field.default  # missing, if there is a factory
         if field.init or "(" in given:
             lines.append(f"  {put.format(name, given)}")
     if hasattr(made, "__post_init__"):
         lines.append("  self.__post_init__()")
     arguments = [*taken[False], *(["*", *taken[True]] if taken[True] else [])]
     text = "\n".join([f"def __init__({', '.join(arguments)}):", *(lines or ["  pass"])])
-    exec(text, known)
-    init: Callable[..., None] = known["__init__"]
+    init = _function(text, names, known, tuple(defaults[False].values()))
+    init.__kwdefaults__ = defaults[True]
     init.__qualname__ = f"{made.__qualname__}.__init__"
     return init
+
+
+def _function(
+    text: str, names: Mapping[str, str], known: dict[str, Any], defaults: tuple[Any, ...]
+) -> FunctionType:
+    """The function that a text defines, in which names stand for those of the fields.
+
+    Functions of many classes differ in these names alone. Their text is compiled once.
+    """
+    def renamed(parts: tuple[Any, ...]) -> tuple[Any, ...]:
+        return tuple([names.get(p, p) if type(p) is str else p for p in parts])
+
+    code = _compiled(text)
+    own = code.replace(co_varnames=renamed(code.co_varnames), co_names=renamed(code.co_names),
+                       co_consts=renamed(code.co_consts))
+    return FunctionType(own, known, code.co_name, defaults)
+
+
+@cache
+def _compiled(text: str) -> CodeType:
+    """The code of the one function that a text defines."""
+    [code] = [c for c in compile(text, "<string>", "exec").co_consts if isinstance(c, CodeType)]
+    return code
 
 
 def _comparison(made: type[Any], is_hashable: bool) -> dict[str, object]:
@@ -194,12 +218,10 @@ else:
 
     def _new_of(made: type[Any]) -> Callable[..., Any]:
         """The `__new__` for the fields of a class, as the standard library's."""
-        fields, defaults = made._fields, made._field_defaults
-        known: dict[str, Any] = {"_new": tuple.__new__}
-        known |= {f"_default_{field}": value for field, value in defaults.items()}
-        taken = [f"{field}=_default_{field}" if field in defaults else field for field in fields]
-        values = f"({', '.join(fields)}{',' * (len(fields) == 1)})"
-        exec(f"def __new__({', '.join(['_cls', *taken])}): return _new(_cls, {values})", known)
-        new: Callable[..., Any] = known["__new__"]
+        names = {f"_{k}": field for k, field in enumerate(made._fields)}
+        taken = ", ".join(names)
+        text = f"def __new__(_cls, {taken}): return _new(_cls, ({taken}{',' * (len(names) == 1)}))"
+        new = _function(text, names, {"_new": tuple.__new__},
+                        tuple(made._field_defaults.values()))
         new.__qualname__ = f"{made.__qualname__}.__new__"
         return new
