@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
 import numpy as np
+from xdsl.dialects import arith
 from xdsl.ir import Attribute, SSAValue
 
 from dialects.graph.base import Build, GraphOp, flag_of, ints_of
@@ -111,16 +113,17 @@ def avg_pool(op: AvgPoolOp, at: Rewriter) -> SSAValue:
 
 @lowers(MaxPoolIndicesOp)
 def max_pool_indices(op: MaxPoolIndicesOp, at: Rewriter) -> SSAValue:
-    """The smallest number of an element in a window that equals the maximum, or is NaN.
+    """The first position in a window whose element equals the maximum, or is NaN, and from it the
+    number of the element.
 
-    Where the last NaN is wanted, those of NaN are counted down from -1 and turned back after that.
+    Positions are small numbers, so that little is computed for each of them. Where the last NaN is
+    wanted, those of NaN are counted down from -1 and turned back after that.
     """
-    result, nowhere = type_of(op.result), int(highest(np.dtype(np.int64)))
     window = Window.of(ints_of(op.properties, "kernel"), op.properties, "C3")
     domain = Domain()
-    point = domain.parallel(*result.shape)
-    place = [*point[:2], *_window_index(window, point[2:], domain.reduce(*window.kernel))]
-    number = _number(place, type_of(op.x).shape)
+    point, taps = domain.parallel(*type_of(op.result).shape), domain.reduce(*window.kernel)
+    place = [*point[:2], *_window_index(window, point[2:], taps)]
+    position = _number(taps, [Expr.of(k) for k in window.kernel])
     leaves, last_nan = _leaves(op, window), flag_of(op.properties, "last_nan")
     last_nan = last_nan and t.is_float(type_of(op.x).element)
     inside = list(zip(place[2:], type_of(op.x).shape[2:], strict=True))
@@ -130,19 +133,41 @@ def max_pool_indices(op: MaxPoolIndicesOp, at: Rewriter) -> SSAValue:
         hit = hit | read[0].is_nan() if read[0].is_float else hit
         for i, size in inside if leaves else ():
             hit = hit & body.index(i).compare("ge", 0) & body.index(i - size).compare("lt", 0)
-        own = body.index(number)
+        own = body.index(position, t.i32)
         if last_nan:
-            own = read[0].is_nan().where(body.index(-1 - number), own)
-        return hit.where(own, nowhere)
+            own = read[0].is_nan().where(body.index(-1 - position, t.i32), own)
+        return hit.where(own, int(highest(np.dtype(np.int32))))
 
     reads = [Read(op.x, place, _outside(type_of(op.x)) if leaves else None), Read(op.y, point)]
-    least = make_nest(at, domain, reads, result, found, combiner="min")
-    if not last_nan:
-        return least
-    back = Domain()
-    read = Read(least, back.parallel(*result.shape))
-    return make_nest(at, back, [read], result,
-                     lambda body, read: read[0].compare("lt", 0).where(-1 - read[0], read[0]))
+    least = make_nest(at, domain, reads, tensor(t.i32, type_of(op.result).shape), found,
+                      combiner="min")
+    return _numbers(op, window, least, last_nan, at)
+
+
+def _numbers(
+    op: MaxPoolIndicesOp, window: Window, positions: SSAValue, last_nan: bool, at: Rewriter
+) -> SSAValue:
+    """The numbers of the elements at these positions in windows; the highest one for positions
+    beyond a window, which holds no element then."""
+    sizes, domain = type_of(op.x).shape, Domain()
+    point = domain.parallel(*type_of(op.result).shape)
+    corner = _window_index(window, point[2:], [Expr.of(0) for _ in window.kernel])
+    first = _number([*point[:2], *corner], sizes)
+    count = product(sizes).constant
+    element = t.i32 if count is not None and count < 1 << 31 else t.i64  # few bits are fast
+
+    def number(body: Body, read: Sequence[Scalar]) -> Scalar:
+        [found] = read
+        own = found.compare("lt", 0).where(-1 - found, found) if last_nan else found
+        total = body.index(first, element)
+        for k, (size, step) in enumerate(zip(window.kernel, window.dilations, strict=True)):
+            inner = prod(window.kernel[k + 1:])
+            tap = own.apply(arith.DivUIOp, inner).apply(arith.RemUIOp, size)
+            total = total + tap.to(element) * body.index(product(sizes[3 + k:]) * step, element)
+        within = own.compare("lt", prod(window.kernel))
+        return within.where(total.to(t.i64), int(highest(np.dtype(np.int64))))
+
+    return make_nest(at, domain, [Read(positions, point)], type_of(op.result), number)
 
 
 def _number(place: Sequence[Expr], shape: Sequence[Expr]) -> Expr:

@@ -75,7 +75,7 @@ def prepare_kernel(kernel: KernelOp, options: TargetOptions) -> None:
         prepare_attention(kernel)
     elif is_recomputed(kernel) or prepare_strips(kernel):
         pass
-    elif (small := small_windows(kernel)) is not None:
+    elif small := small_windows(kernel):
         prepare_small_windows(kernel, small)
     elif (windowed := windowed_nest(kernel)) is not None:
         prepare_windows(kernel, windowed)
@@ -103,7 +103,7 @@ def schedule_kernel(kernel: KernelOp, options: TargetOptions) -> Schedule:
         return schedule_recomputed(kernel, options)
     if (filtered := strips_nest(kernel)) is not None:
         return schedule_strips(kernel, filtered, options)
-    if (small := small_windows(kernel)) is not None:
+    if small := small_windows(kernel):
         return schedule_small_windows(kernel, small, options)
     if (windowed := windowed_nest(kernel)) is not None:
         return schedule_windows(kernel, windowed, options)

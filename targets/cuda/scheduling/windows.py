@@ -106,45 +106,54 @@ def _symbols(map_: Sequence[Expr]) -> set[Symbol]:
 
 
 # ---------------------------------------------------------------------- small windows
-def small_windows(kernel: KernelOp) -> NestOp | None:
-    """The nest that reduces small windows of the data alone, if it determines the rest of the
-    kernel; its axes may be fused already."""
+def small_windows(kernel: KernelOp) -> Sequence[NestOp]:
+    """The nests that reduce small windows of the data alone, all at the same places, if they
+    determine the rest of the kernel; their axes may be fused already. A maximum pool that also
+    tells where its maxima lie has two."""
     reducing = [n for n in kernel.nests if n.is_reduction]
-    if len(reducing) != 1 or reducing[0].is_scan or reducing[0].is_recurrence:
-        return None
-    [nest], parallel = reducing, {a.name for a in reducing[0].parallel_axes}
+    parallel = {a.name for n in reducing[:1] for a in n.parallel_axes}
+    alike = all({a.name for a in n.parallel_axes} == parallel for n in reducing) and all(
+        {a.name for a in n.axes} == parallel for n in kernel.nests if n not in reducing)
+    return reducing if parallel and alike and all(map(_is_small_window, reducing)) else ()
+
+
+def _is_small_window(nest: NestOp) -> bool:
+    parallel = {a.name for a in nest.parallel_axes}
     taps = product(a.extent for a in nest.reduce_axes).constant
-    alike = all({a.name for a in n.axes} == parallel for n in kernel.nests if n is not nest)
-    whole = len(nest.results) == 1 and not nest.into and len(parallel) > 0
+    whole = len(nest.results) == 1 and not (nest.into or nest.is_scan or nest.is_recurrence)
     known = all(a.extent.constant is not None for a in nest.axes)  # so that accesses are proven
     moves = all(any(a.name in e.symbols and e.symbols & parallel for m in nest.input_maps
                     for e in m) for a in nest.reduce_axes)
     data = all(parallel <= _symbols(m) for m in nest.input_maps)
     fits = taps is not None and 1 < taps <= MOST_TAPS
-    return nest if alike and whole and known and moves and data and fits else None
+    return whole and known and moves and data and fits
 
 
-def prepare_small_windows(kernel: KernelOp, nest: NestOp) -> None:
-    """Fuse the results, in the order in which they are stored, and the axes of the window."""
-    stored = [a for a in result_order(stored_by(kernel, nest)) if any(
-        a == x.name for x in nest.parallel_axes)]
-    rest = [a.name for a in nest.parallel_axes if a.name not in stored]
-    for names in ([*rest, *stored], [a.name for a in nest.reduce_axes]):
+def prepare_small_windows(kernel: KernelOp, nests: Sequence[NestOp]) -> None:
+    """Fuse the results, in the order in which they are stored, and the axes of the windows."""
+    parallel = [a.name for a in nests[0].parallel_axes]
+    stored = [a for a in result_order(stored_by(kernel, nests[0])) if a in parallel]
+    rest = [name for name in parallel if name not in stored]
+    summed = dict.fromkeys(tuple(a.name for a in n.reduce_axes) for n in nests)
+    for names in ([*rest, *stored], *summed):
         if can_fuse(kernel, names):
             fuse_axes(kernel, names)
 
 
-def schedule_small_windows(kernel: KernelOp, nest: NestOp, options: TargetOptions) -> Schedule:
+def schedule_small_windows(
+    kernel: KernelOp, nests: Sequence[NestOp], options: TargetOptions
+) -> Schedule:
     """Lanes load words of neighbouring channels; of columns, which windows move along, a lane
     computes a few, whose loads it issues together."""
-    *others, flat = [a.name for a in nest.parallel_axes]
-    each, count = _words(nest), product(a.extent for a in nest.parallel_axes).constant
+    *others, flat = [a.name for a in nests[0].parallel_axes]
+    each, count = _words(nests[0]), product(a.extent for a in nests[0].parallel_axes).constant
     least = FEWEST * machine_of(options.features).multiprocessors
     threads = WARPS * WARP
     while each > 1 and count is not None and count < least * each * threads:
         each //= 2
+    summed = {a.name: a.extent.constant or 1 for n in nests for a in n.reduce_axes}
     levels = [*(Level("grid", a) for a in others), Level("grid", flat, each * threads),
-              *(Level("loop", a.name, 1, a.extent.constant or 1) for a in nest.reduce_axes)]
+              *(Level("loop", name, 1, taps) for name, taps in summed.items())]
     return finish(kernel, levels, tails="mask", warps=WARPS)
 
 

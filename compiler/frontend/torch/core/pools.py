@@ -45,7 +45,7 @@ class _Axis:
         return self.candidates * self.stride
 
     def range(self, count: Any, like: Any) -> Any:
-        numbers = torch_module().arange(count, device=like.device)
+        numbers = torch_module().arange(count, device=like.device, dtype=_counting(like))
         return numbers.reshape(-1, *[1] * self.after)
 
     def within(self, places: Any) -> Any:
@@ -109,8 +109,10 @@ def _at_windows(x: Any, axes: Sequence[_Axis], windows: Sequence[int], fill: int
 
 def _within(axes: Sequence[_Axis], indices: Any) -> Any:
     """Distances of maxima from the starts of their windows as one small number."""
-    torch = torch_module()
-    found, rest = torch.zeros([], dtype=torch.int64, device=indices.device), indices
+    torch, sizes = torch_module(), [a.size for a in axes]
+    few = all(isinstance(size, int) for size in sizes) and prod(sizes) < 1 << 31
+    rest = indices.to(torch.int32) if few else indices
+    found = torch.zeros([], dtype=rest.dtype, device=indices.device)
     for number, axis in enumerate(axes):
         below = prod((a.size for a in axes[number + 1:]), start=1)
         places, rest = rest // below, rest % below
@@ -118,6 +120,12 @@ def _within(axes: Sequence[_Axis], indices: Any) -> Any:
     most = prod(axis.span for axis in axes)
     kind = next(k for k in (torch.int8, torch.int16, torch.int32) if most <= torch.iinfo(k).max)
     return found.to(kind)
+
+
+def _counting(like: Any) -> Any:
+    """The type of integers in which to count along with these; the widest one for floats."""
+    torch = torch_module()
+    return torch.int64 if like.is_floating_point() else like.dtype
 
 
 # ---------------------------------------------------------------------- windows of other forms

@@ -21,7 +21,7 @@ from dialects.graph.reduce import ReduceMaxOp, ReduceMeanOp
 from dialects.graph.shape import PadOp
 from dialects.graph.unary import IsnanOp
 from dialects.graph.window import Window
-from dialects.strata.types import Array, f64, i64, is_float
+from dialects.strata.types import Array, f64, i32, i64, is_float
 from dialects.symbolic.expr import Size
 from dialects.symbolic.size_products import product
 
@@ -112,8 +112,10 @@ def max_pool(
     if not n.wants(1):
         return [pooled.reshape(n.shape)]
     places = n(MaxPoolIndicesOp, x, pooled, last_nan=True, **window)
-    inside = places % n.of_size(product(x.shape[2:]))
-    return [v.reshape(n.shape) for v in (pooled, inside)]
+    count = x.type.count.constant
+    element = i32 if count is not None and count < 1 << 31 else i64  # few bits are fast
+    inside = places.cast(element) % n.of_size(product(x.shape[2:])).cast(element)
+    return [v.reshape(n.shape) for v in (pooled, inside.cast(i64))]
 
 
 @aten_op(*(f"aten.avg_pool{k}d.default" for k in (1, 2, 3)))

@@ -50,3 +50,32 @@ def test_windows_are_written_out(name: str, last: bool, channels: int) -> None:
     [kernel] = [op for op in module.walk() if isinstance(op, KernelOp)]
     assert f"unroll {taps}" in str(kernel.schedule)
     assert all(len(op.result.type.shape) == 1 for op in kernel.walk() if isinstance(op, LoadOp))
+
+
+@pytest.mark.parametrize("last_nan", [False, True], ids=["first NaN", "last NaN"])
+@pytest.mark.parametrize("element", ["f16", "i32"])
+def test_maxima_and_their_places_are_found_by_the_same_programs(
+    element: str, last_nan: bool
+) -> None:
+    """Both windows are written out. Maxima may be equal, NaN, or the lowest number."""
+    form = "kernel = [3, 3], strides = [2, 2], dilations = [1, 1], pads = [1, 1, 1, 1]"
+    x, y, i = f"{element}[2, 5, 9, 13]", f"{element}[2, 5, 5, 7]", "i64[2, 5, 5, 7]"
+    context = TARGET.bind(TargetOptions(features="sm_90")).context()
+    module = parse(f"builtin.module {{ strata.func @main(%x: {x}) -> ({y}, {i}) inputs [\"x\"] "
+                   f"outputs [\"y\", \"i\"] {{\n%y = graph.max_pool %x {{{form}, "
+                   f"ceil_mode = false}} : {y}\n%i = graph.max_pool_indices %x, %y {{{form}, "
+                   f"ceil_mode = false, last_nan = {str(last_nan).lower()}}} : {i}\n"
+                   f"strata.return %y, %i }} }}", context)
+    values = np.random.default_rng(7).integers(-2, 3, (2, 5, 9, 13))
+    x_ = values.astype({"f16": np.float16, "i32": np.int32}[element])
+    lowest = -np.inf if element == "f16" else np.iinfo(np.int32).min
+    x_[0, 1], x_[1, 0, :4] = lowest, lowest
+    if element == "f16":
+        x_[0, 0, ::3, ::2] = np.nan
+    wanted = evaluate_func(main_function(module), [x_], EvaluationContext())
+    for _ in lower(module, context):
+        pass
+    for ours, true in zip(interpret_host(module, [x_], context.weights), wanted, strict=True):
+        np.testing.assert_array_equal(ours, true)
+    [kernel] = [op for op in module.walk() if isinstance(op, KernelOp)]
+    assert str(kernel.schedule).count("unroll 9") == 2
