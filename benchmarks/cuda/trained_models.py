@@ -48,6 +48,8 @@ def words(name: str, batch: int, tokens: int, smoke: bool, **sizes: Any) -> Trai
         small = {"n_embd": 64, "n_layer": 2, "n_head": 2, "vocab_size": 128, "n_positions": 64}
     more = {} if name.startswith("Bert") else {"use_cache": False}
     model = built(name, smoke, {**sizes, **more}, small)
+    if model.loss_type is None:  # whose warning would break every contestant's graph in two
+        model.loss_type = "ForCausalLM"
     ids = torch.randint(3, model.config.vocab_size, (batch, 16 if smoke else tokens))
     return Trained(Loss(model, ("input_ids", "labels")), (ids, ids))
 
