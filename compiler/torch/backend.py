@@ -39,7 +39,7 @@ from compiler.torch.effects import kept_checks, take_checks, with_checks
 from compiler.torch.graphs import compile_graph, note_of
 from compiler.torch.messages.breaks import show_break
 from compiler.torch.messages.eager import name_eager
-from compiler.torch.messages.logs import artifact_log, with_dumps
+from compiler.torch.messages.logs import count_recompilation, with_dumps
 from compiler.torch.parts import Part, Run, Viewed
 from compiler.torch.reordered import Reordered
 from compiler.torch.saved import save_channels_last, take_strides
@@ -319,7 +319,7 @@ class Program:
             if run != self.graph.forward:  # which takes any weights
                 run = with_weights(run, fixed, changed)
             if run is None:
-                count_recompilation(changed)
+                count_recompilation(f"other values of {some_of(changed)}")
         if run is None:
             run = self.compiled(fixed, self._options(inputs))
         if isinstance(run, (Part, Reordered)):
@@ -382,11 +382,3 @@ def with_weights(
     if isinstance(run, (Part, Reordered, Viewed)):
         return run.with_weights(weights, changed)
     return None
-
-
-def count_recompilation(changed: Sequence[str]) -> None:
-    """Log why a graph is compiled again, and count it where Dynamo counts."""
-    told = f"strata: compiling a graph again, for other values of {some_of(changed)}"
-    log.info(told)
-    artifact_log("recompiles").debug(told)
-    torch_module("torch._dynamo.utils").counters["strata"]["recompilations"] += 1

@@ -23,13 +23,15 @@ from compiler.faults import CompilerFault
 from compiler.frontend import MemoryModel
 from compiler.frontend.torch.captured_graph import CapturedGraph, output_nodes
 from compiler.frontend.torch.contents import Contents, real_view
+from compiler.frontend.torch.inputs import given_symbols, is_integer
 from compiler.frontend.torch.library import torch_module
 from compiler.frontend.torch.memory.memory_order import in_memory_order
 from compiler.torch.identity import identity_of
 from compiler.torch.messages.eager import COMPILED, name_eager
 from compiler.torch.messages.logs import show_code
 from compiler.torch.reordered import Reordered
-from compiler.torch.results import Bindings, Results, is_complex, is_plain
+from compiler.torch.results import Bindings, Results, computed, is_complex, is_plain
+from compiler.torch.signs import Signs, for_negative, negative_when_captured
 from compiler.torch.views import split_views
 from compiler.torch.weights import items_at, may_change
 from dialects.strata.assumptions import SizeError
@@ -116,12 +118,20 @@ def _make_part(
 
 
 def _compiled(graph: Any, weights: Mapping[str, Any], options: Mapping[str, Any]) -> Part | None:
-    tensors = [k for k, v in enumerate(output_nodes(graph)) if hasattr(_meta(v), "dtype")]
-    if not tensors:
+    outputs = computed([_meta(v) for v in output_nodes(graph)], given_symbols(graph.graph))
+    if not outputs:
         return None
-    captured = CapturedGraph(graph, weights, tensors, frozenset(
+    captured = CapturedGraph(graph, weights, outputs, frozenset(
         name for name, tensor in weights.items() if may_change(tensor)),
         identity_of(graph, weights))
+    if not any(map(is_integer, graph.graph.nodes)):
+        return _part(captured, options)
+    part = _part(for_negative(captured, negative_when_captured(graph)), options)
+    part.signs = Signs(captured, lambda other: _part(other, options))
+    return part
+
+
+def _part(captured: CapturedGraph, options: Mapping[str, Any]) -> Part:
     executable = compile_model(MemoryModel(MODEL, captured), **_own_dump(options))
     part = Part.of(captured, executable)
     log.debug("strata: a part of a graph is compiled", extra={COMPILED: part})
@@ -172,6 +182,8 @@ class Part:
     has_integers: bool = False
     donated: Sequence[int] = ()
     watch: Callable[[Sequence[Any]], None] | None = None
+    signs: Signs[Part] | None = None
+    """The code for integers of other signs, if there are integers."""
 
     @staticmethod
     def of(captured: CapturedGraph, executable: Executable) -> Part:
@@ -201,7 +213,18 @@ class Part:
         names = self.captured.parameters if tensors else frozenset(changed)
         executable = self.executable.with_parameters(
             MemoryModel(MODEL, captured), Contents(weights, names), tensors)
-        return executable and replace(self, captured=captured, executable=executable)
+        if executable is None:
+            return None
+        return replace(self, captured=captured, executable=executable,
+                       signs=self.signs and self._signs_with(weights, changed))
+
+    def _signs_with(self, weights: Mapping[str, Any], changed: Collection[str]) -> Signs[Part]:
+        """The code for other signs, as far as it takes these weights."""
+        assert self.signs is not None
+        known = {names: part and part.with_weights(weights, changed)
+                 for names, part in self.signs.known.items()}
+        return Signs(replace(self.signs.captured, weights=weights), self.signs.compile,
+                     {names: part for names, part in known.items() if part is not None})
 
     def write_to(self, arguments: Sequence[int]) -> None:
         """Let the last results be computed in place in arguments, as far as the target supports
@@ -306,6 +329,9 @@ class Part:
                 given = [np.array(v) if isinstance(v, int) else v for v in given]
             made = self.run(given)
         except SizeError as error:
+            other = self.signs and self.signs.find(arguments, self.captured.negative)
+            if other is not None:
+                return other(*arguments)
             log.warning("strata: a graph runs eagerly: %s", error)
             return self.captured.module.forward(*arguments)
         if self.is_plain:

@@ -110,7 +110,7 @@ def _sizes(value: Any) -> list[int | None]:
 @dataclass
 class Results:
     """Makes the results of a graph. `outputs`: its results when it was traced: fake tensors, sizes
-    or constants. `tensors`: the numbers of those that the compiled code computes.
+    or constants. `tensors`: the numbers of those that the compiled code computes (`computed`).
     """
 
     outputs: Sequence[Any]
@@ -135,7 +135,7 @@ class Results:
         """Whether they are what the compiled code returns, unchanged."""
         return not self.others and all(s is None for s in self.strides) and not any(
             map(is_complex, self.outputs)) and all(
-            isinstance(s, int) for v in self.outputs for s in v.shape)
+            isinstance(s, int) for v in self.outputs for s in getattr(v, "shape", ("",)))
 
     @cached_property
     def maker(self) -> Maker | None:
@@ -190,17 +190,27 @@ class Results:
     @cached_property
     def needed(self) -> frozenset[Symbol]:
         """The symbols on which strides and sizes among the results depend."""
-        sizes = [_symbol(s) for v in self.outputs if _is_number(v)
+        sizes = [_symbol(s) for v in map(self.outputs.__getitem__, self.others) if _is_number(v)
                  for s in v.node.expr.free_symbols]
         strides = [s for found in self.strides for s in found or () if isinstance(s, Expr)]
         return frozenset(sizes).union(*[s.symbols for s in strides]) - set(
             map(_symbol, self.measured))
 
 
+def computed(outputs: Sequence[Any], given: Collection[str]) -> list[int]:
+    """The numbers of the results that compiled code computes: tensors, and Python's numbers that
+    depend on data and are no sizes of these tensors. `given`: the symbols that arguments tell."""
+    tensors = {k: v for k, v in enumerate(outputs) if hasattr(v, "dtype")}
+    known = {*given, *_measured(list(tensors.values()))}
+    return [k for k, v in enumerate(outputs) if k in tensors or (_is_number(v) and any(
+        is_unbacked(s) and str(s) not in known for s in v.node.expr.free_symbols))]
+
+
 def is_plain(tensor: Any) -> bool:
-    """Whether a tensor lies on the CPU, and its memory holds nothing but its elements, which are
+    """Whether a value is a tensor on the CPU whose memory holds nothing but its elements, which are
     real."""
-    return tensor.device.type == "cpu" and str(tensor.layout) == "torch.strided" and not (
+    return hasattr(tensor, "device") and tensor.device.type == "cpu" and (
+        str(tensor.layout) == "torch.strided") and not (
         tensor.is_conj() or tensor.is_neg() or is_complex(tensor))
 
 
@@ -221,7 +231,7 @@ def _measured(tensors: Sequence[Any]) -> dict[str, tuple[int, int]]:
     """The sizes that depend on data -> the number and dim of a result that has this size."""
     found: dict[str, tuple[int, int]] = {}
     for k, tensor in enumerate(tensors):
-        for dim, size in enumerate(tensor.shape):
+        for dim, size in enumerate(getattr(tensor, "shape", ())):
             expr = getattr(getattr(size, "node", None), "expr", None)
             if expr is not None and expr.is_Symbol and is_unbacked(expr):
                 found.setdefault(str(expr), (k, dim))
@@ -229,7 +239,9 @@ def _measured(tensors: Sequence[Any]) -> dict[str, tuple[int, int]]:
 
 
 def _strides(tensor: Any, known: Collection[str]) -> list[Size] | None:
-    """The strides of a result; None for those of new memory. Raises Fault."""
+    """The strides of a result; None for those of new memory, and for a number. Raises Fault."""
+    if _is_number(tensor):
+        return None
     sizes = Sizes(given=known)
     found, size = sizes.shape(tensor.stride()), Expr.of(1)
     plain: list[Expr] = []
@@ -267,7 +279,9 @@ def _symbol(symbol: Any) -> Symbol:
 
 
 def _as_tensor(value: Any, like: Any, strides: Sequence[Size] | None, known: Known) -> Any:
-    """An array of compiled code as a tensor with these strides."""
+    """An array of compiled code as a tensor with these strides, or as a number of Python."""
+    if _is_number(like):
+        return NUMBERS[type(like).__name__](value.item())
     torch = torch_module()
     tensor = value if isinstance(value, torch.Tensor) else to_torch(value, like.device)
     tensor = _complex(tensor, like.dtype) if is_complex(like) else tensor

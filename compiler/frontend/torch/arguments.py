@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from compiler.frontend.faults import Fault
+from compiler.frontend.faults import Fault, Skip
 from compiler.frontend.torch.sizes import Sizes
 from compiler.frontend.torch.tensors import element_of
 
@@ -15,10 +15,6 @@ _AS_IN_PYTHON = (bool, int, float, complex, str)
 
 class Missing:
     """A missing value; its node has a recorded problem."""
-
-
-class Skip(Exception):
-    """A node uses the result of a node with a recorded problem."""
 
 
 @dataclass(frozen=True)

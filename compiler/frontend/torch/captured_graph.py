@@ -16,7 +16,8 @@ class CapturedGraph:
     `weights`: placeholder -> a tensor that is constant as long as any code compiled from the graph
     is in use; but the contents of `parameters` among them may be replaced. `results`: the indices
     of the outputs that the function returns. `identity`: what the graph says, but for the contents
-    of parameters; empty if programs of it are not to be found again.
+    of parameters; empty if programs of it are not to be found again. `negative`: the placeholders
+    of integers that are negative in every call of the code.
     """
 
     module: Any
@@ -24,6 +25,7 @@ class CapturedGraph:
     results: Sequence[int]
     parameters: frozenset[str] = frozenset()
     identity: str = ""
+    negative: frozenset[str] = frozenset()
 
     def values(self) -> Contents:
         """The contents of the parameters, by name, each read when it is asked for. Raises Fault

@@ -134,7 +134,8 @@ def _has_complex(graph: Any) -> bool:
 def _captured(captured: CapturedGraph, options: ImportOptions) -> tuple[Signature, Sizes]:
     fixed = {size: Expr.of(value) for size, value in options.dims.items()}
     unread = [n.name for n in captured.module.graph.nodes if is_integer(n) and not n.users]
-    signature = Signature(captured.weights, captured.results, {}, captured.parameters, unread)
+    signature = Signature(captured.weights, captured.results, {}, captured.parameters, unread,
+                          captured.negative)
     return signature, Sizes(fixed=fixed, given=given_symbols(captured.module.graph))
 
 

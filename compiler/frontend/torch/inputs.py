@@ -66,12 +66,16 @@ class Inputs:
         self, build: Builder, values: Mapping[str, Value], wholes: Collection[Any] = ()
     ) -> None:
         """Let the symbols of integers be the sizes that the arguments of these names hold, but for
-        nodes that are no sizes."""
+        nodes that are no sizes. A negative integer k is -1 - m for a size m, and thus certainly
+        below 0 in all that is decided by it."""
         for node in self.graph.nodes:
             if is_integer(node) and node.name in values and node not in wholes:
-                bound = build.bind(values[node.name], node.name)
+                value, is_negative = values[node.name], node.name in self.signature.negative
+                bound = build.bind(-1 - value if is_negative else value, node.name)
                 assert bound is not None
-                self.sizes.bind(str(node.meta["val"].node.expr), bound.reshape(-1)[0])
+                size = bound.reshape(-1)[0]
+                self.sizes.bind(str(node.meta["val"].node.expr),
+                                -1 - size if is_negative else size)
 
     def constants(self, build: Builder) -> dict[str, Value]:
         """The values of the weights that something uses."""

@@ -19,11 +19,13 @@ from typing import Any, cast
 
 from compiler.frontend import formulas as f
 from compiler.frontend.faults import Fault
+from compiler.frontend.torch.core.conditions import Condition
 from compiler.frontend.torch.node import Node
-from compiler.frontend.values import Value
+from compiler.frontend.values import Value, combined
 from dialects.graph.base import GraphOp
 from dialects.graph.elementwise import AddOp, DivOp, MaxOp, MinOp, ModOp, MulOp, PowOp, SubOp
-from dialects.graph.unary import NegOp, SqrtOp
+from dialects.graph.logic import EqualOp
+from dialects.graph.unary import AbsOp, NegOp, SqrtOp
 from dialects.strata import types as t
 from dialects.symbolic.expr import Expr
 
@@ -61,8 +63,8 @@ _FUNCTIONS: dict[str, _Function] = {
     "sub": _Function(_python.sub, SubOp), "neg": _Function(_python.neg, NegOp),
     "mod": _Function(_python.mod, ModOp), "pow": _Function(_python.pow, PowOp),
     "floordiv": _Function(_python.floordiv, formula=f.floored_quotient),
+    "abs": _Function(abs, AbsOp), "_sym_sqrt": _Function(math.sqrt, SqrtOp),
     "sym_max": _Function(max, MaxOp), "sym_min": _Function(min, MinOp),
-    "_sym_sqrt": _Function(math.sqrt, SqrtOp),
 }
 
 
@@ -88,6 +90,20 @@ def whole_of(n: Node, arguments: Sequence[Any]) -> Whole:
     """The number that a node computes from such integers, sizes and constants."""
     values = [a if isinstance(a, Value) else n.scalar(a, t.i64) for a in arguments]
     return Whole(**vars(_FUNCTIONS[n.op].on_values(n, values)))
+
+
+TRUTHS: dict[str, Callable[..., Value]] = {
+    "lt": _python.lt, "le": _python.le, "gt": _python.gt, "ge": _python.ge,
+    "eq": lambda a, b: combined(EqualOp, a, b), "ne": lambda a, b: ~combined(EqualOp, a, b),
+    "and_": _python.and_, "or_": _python.or_, "sym_not": _python.inv}
+"""What compares such integers, and connects what that says."""
+
+
+def truth_of(n: Node, arguments: Sequence[Any]) -> Value:
+    """The truth value of a comparison, as i1[]. Raises Fault."""
+    found = [a.value(n.build) if isinstance(a, Condition) else a for a in arguments]
+    values = [a if isinstance(a, Value) else n.scalar(a, t.i64) for a in found]
+    return TRUTHS[n.op](*values)
 
 
 def _known(value: Any) -> float | int | None:

@@ -17,7 +17,7 @@ class Signature:
     of an argument for the caller. `results`: the indices of the outputs that the caller gets.
     `parameters`: the weights whose contents may be replaced. `unread`: integers that nothing
     reads, which a compiled graph does not take: they may be no numbers, as the sizes of nested
-    tensors are not.
+    tensors are not. `negative`: integers that are below 0.
     """
 
     weights: Mapping[str, Any]
@@ -25,6 +25,7 @@ class Signature:
     labels: Mapping[str, str] = field(default_factory=dict[str, str])
     parameters: Collection[str] = ()
     unread: Collection[str] = ()
+    negative: Collection[str] = ()
 
     def shown(self, name: str) -> str:
         return self.labels.get(name, name)

@@ -76,6 +76,9 @@ class Sizes:
             return reduce(mul, [self.expression(expr.base)] * int(expr.exp), Expr.of(1))
         if kind in ("TruncToInt", "FloorToInt", "CeilToInt"):
             return self._rounded(kind, expr.args[0])
+        if kind == "Abs":
+            inner = self.expression(expr.args[0])
+            return maximum(inner, -inner)
         if kind not in _CALLS:
             raise Fault(f"the size {expr} contains {kind}, which is not supported in sizes")
         return reduce(_CALLS[kind], map(self.expression, expr.args))

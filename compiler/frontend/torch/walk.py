@@ -16,14 +16,13 @@ from xdsl.dialects.builtin import ModuleOp
 from compiler.diagnostics import count_of
 from compiler.frontend.builder import Builder
 from compiler.frontend.draws import Draws
-from compiler.frontend.faults import LEVEL, Fault, Faults
+from compiler.frontend.faults import LEVEL, Fault, Faults, Skip
 from compiler.frontend.origins import ModelNode, node_of
-from compiler.frontend.torch.arguments import Arguments, Missing, Skip
+from compiler.frontend.torch.arguments import Arguments, Missing
 from compiler.frontend.torch.complex import complex_importers
 from compiler.frontend.torch.complex.values import Complex, as_given, is_complex, is_complex_tensor
 from compiler.frontend.torch.conversion import as_element
-from compiler.frontend.torch.core.conditions import condition_on
-from compiler.frontend.torch.core.control import CONTROL
+from compiler.frontend.torch.core.control import CONTROL, as_tensor
 from compiler.frontend.torch.core.decompose import NO_EFFECT
 from compiler.frontend.torch.core.foreign import foreign
 from compiler.frontend.torch.core.in_place import without_mutation
@@ -134,7 +133,7 @@ class Importer:
         named: dict[str, Value] = {}
         for k in self.signature.results:
             value = outputs[k][1]
-            value = value.view() if isinstance(value, Complex) else value
+            value = value.view() if isinstance(value, Complex) else as_tensor(self.build, value)
             if isinstance(value, (Value, Missing)):
                 own = self.signature.shown(outputs[k][0])
                 name, count = own, 1
@@ -242,8 +241,8 @@ class Importer:
             self.build.node = path_of(node)
             return foreign(self.build, node, arguments.value)
         if function is None and op not in complex_importers():
-            return self.numbers.real(node, arguments) if is_real(op, meta) else condition_on(
-                meta, self.sizes)
+            return self.numbers.real(node, arguments) if is_real(op, meta) else (
+                self.numbers.condition(node, arguments) if op not in NO_EFFECT else None)
         return self._call(node, op, function, arguments)
 
     def _inline(self, node: Any, arguments: Arguments) -> list[Any]:
@@ -258,10 +257,23 @@ class Importer:
     def _controlled(self, node: Any, op: str, arguments: Arguments) -> list[Value]:
         """The results of an operator with graphs."""
         self.build.node = path_of(node)
-        made = CONTROL[op](self.build, self.walk, [arguments.value(a) for a in node.args])
+        made = CONTROL[op](self.build, self._inner, [arguments.value(a) for a in node.args])
         for value in made:
             _name_value(value, node.name)
         return made
+
+    def _inner(self, module: Any, values: dict[str, Any]) -> list[tuple[str, Any]]:
+        """The same for a graph that an operator holds, whose integers may be computed by a run."""
+        integers = [n for n in module.graph.nodes
+                    if is_integer(n) and isinstance(values.get(n.name), Value)]
+        if integers:
+            wholes = wholes_of(module.graph, self.operators)
+            self.numbers = replace(self.numbers, wholes={*self.numbers.wholes, *wholes})
+            for node in integers:
+                whole = self.numbers.inner_argument(node, values.pop(node.name), wholes)
+                if whole is not None:
+                    values[node.name] = whole
+        return self.walk(module, values)
 
     def _call(
         self, node: Any, op: str, function: Callable[..., Any] | None, arguments: Arguments

@@ -20,6 +20,8 @@ from compiler.torch.vocabulary.options import debug_folder
 if TYPE_CHECKING:
     from compiler.executable import Executable
 
+log = logging.getLogger("strata")
+
 CODE = ("output_code", "kernel_code")
 """What shows code; the first that is asked for counts."""
 
@@ -38,6 +40,14 @@ def show_code(executable: Executable) -> None:
 
         level = find_target(executable.options.target).levels[0]
         logger.debug("Output code of Strata (%s):\n%s", level, executable.text(level))
+
+
+def count_recompilation(why: str) -> None:
+    """Log why a graph is compiled again, and count it where Dynamo counts."""
+    told = f"strata: compiling a graph again, for {why}"
+    log.info(told)
+    artifact_log("recompiles").debug(told)
+    torch_module("torch._dynamo.utils").counters["strata"]["recompilations"] += 1
 
 
 def with_dumps(options: Mapping[str, Any]) -> dict[str, Any]:

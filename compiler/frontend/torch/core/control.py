@@ -26,8 +26,7 @@ Walk = Callable[[Any, dict[str, Any]], Sequence[tuple[str, Any]]]
 def cond(build: Builder, walk: Walk, arguments: Sequence[Any]) -> list[Value]:
     """The results of one of two graphs. Source: torch.cond."""
     condition, *graphs, operands = arguments
-    if isinstance(condition, Condition):
-        condition = condition.value(build)
+    condition = as_tensor(build, condition)
     if not isinstance(condition, Value):
         raise Fault("its condition is no tensor", "write it as an if of Python")
     mark, node = build.mark(), build.node
@@ -109,13 +108,15 @@ def _results(build: Builder, walk: Walk, graph: Any, operands: Sequence[Any]) ->
 
 
 def _tensors(build: Builder, values: Sequence[Any]) -> list[Value]:
-    """Values, and sizes as i64[]."""
-    found: list[Value] = []
-    for value in values:
-        if isinstance(value, Value):
-            found.append(value)
-        elif isinstance(value, Expr | int):
-            found.append(of_size(build, Expr.of(value)))
-        else:
-            raise Skip
+    """Values as tensors. Raises Skip for one that is missing."""
+    found = [as_tensor(build, Expr.of(v) if isinstance(v, int) else v) for v in values]
+    if not all(isinstance(v, Value) for v in found):
+        raise Skip
     return found
+
+
+def as_tensor(build: Builder, value: Any) -> Any:
+    """A size as i64[], and a condition on sizes as i1[]; any other value unchanged."""
+    if isinstance(value, Condition):
+        return value.value(build)
+    return of_size(build, value) if isinstance(value, Expr) else value

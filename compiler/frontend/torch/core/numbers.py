@@ -17,10 +17,21 @@ from typing import Any, cast
 from compiler.frontend.builder import Builder
 from compiler.frontend.faults import Fault
 from compiler.frontend.torch.arguments import Arguments
+from compiler.frontend.torch.core.conditions import Condition, condition_on
+from compiler.frontend.torch.core.decompose import NO_EFFECT
 from compiler.frontend.torch.inputs import is_integer
 from compiler.frontend.torch.node import Node
 from compiler.frontend.torch.provenance import path_of
-from compiler.frontend.torch.reals import Real, Whole, is_real, parameters_of, real_of, whole_of
+from compiler.frontend.torch.reals import (
+    TRUTHS,
+    Real,
+    Whole,
+    is_real,
+    parameters_of,
+    real_of,
+    truth_of,
+    whole_of,
+)
 from compiler.frontend.torch.sizes import Sizes
 from compiler.frontend.values import Value
 from dialects.strata import types as t
@@ -42,6 +53,16 @@ class Numbers:
         """An integer of the call; None for a size, which its symbol names."""
         return Whole(**vars(value)) if node in self.wholes else None
 
+    def inner_argument(self, node: Any, value: Value, wholes: Collection[Any]) -> Whole | None:
+        """An integer that a loop carries or that a branch gets; None for a size, which its symbol
+        names."""
+        if node in wholes:
+            return Whole(**vars(value.reshape([]).cast(t.i64)))
+        bound = self.build.bind(value.reshape([]), node.name)
+        assert bound is not None
+        self.sizes.bind(str(node.meta["val"].node.expr), bound.reshape(-1)[0])
+        return None
+
     def read(self, node: Any, value: Value) -> Any:
         """An element of a tensor as a number of Python. Raises Fault for a truth value, with which
         Python would decide."""
@@ -60,10 +81,18 @@ class Numbers:
     def integer(self, node: Any, arguments: Arguments) -> Any:
         """An integer that Python computes: a size, unless it follows from integers that are none.
         """
-        given = [arguments.values.get(n.name) for n in node.all_input_nodes]
-        if not any(isinstance(value, Whole) for value in given):
+        if operator_name(node) == "getitem":
+            found = arguments.value(node.args[0])[node.args[1]]
+            return self.read(node, found) if isinstance(found, Value) else found
+        if not _has(node, arguments, Whole):
             return self.sizes(node.meta["val"])
         return whole_of(*self._computation(node, arguments))
+
+    def condition(self, node: Any, arguments: Arguments) -> Condition | Value | None:
+        """A truth value that Python computes: of sizes, or of integers that are none."""
+        if not _has(node, arguments, Value):
+            return condition_on(node.meta.get("val"), self.sizes)
+        return truth_of(*self._computation(node, arguments))
 
     def real(self, node: Any, arguments: Arguments) -> Real | float:
         """A float that Python computes. Raises Fault."""
@@ -75,6 +104,10 @@ class Numbers:
         return seen, [arguments.value(a) for a in node.args]
 
 
+def _has(node: Any, arguments: Arguments, kind: type[Value]) -> bool:
+    return any(isinstance(arguments.values.get(n.name), kind) for n in node.all_input_nodes)
+
+
 def operator_name(node: Any) -> str:
     """`aten.add.Tensor`, or the name of a Python function or higher-order operator."""
     target = node.target
@@ -82,8 +115,10 @@ def operator_name(node: Any) -> str:
 
 
 # ---------------------------------------------------------------------- integers that are no sizes
-_WHOLE = ("add", "sub", "mul", "neg", "mod", "sym_max", "sym_min")
+_WHOLE = ("add", "sub", "mul", "neg", "abs", "mod", "sym_max", "sym_min")
 """What is computed of such integers. They are divided only by constants."""
+_TAKES_TRUTH = (*TRUTHS, "cond", "while_loop", "output", *NO_EFFECT)
+"""What takes a truth value that is computed of them."""
 _FILLS = {"aten.full.default": 1, "aten.scalar_tensor.default": 0}
 """Operators that fill tensors -> the place of the number among their arguments."""
 _DECIDES = ("aten.pow.Tensor_Scalar",)
@@ -95,7 +130,8 @@ def wholes_of(graph: Any, importers: Mapping[str, Callable[..., Any]]) -> Collec
     computed.
     """
     sources = [n for n in graph.nodes if is_integer(n) or (
-        operator_name(n) in READS_NUMBER and type(n.meta.get("val")).__name__ == "SymInt")]
+        operator_name(n) in (*READS_NUMBER, "getitem") and (
+            type(n.meta.get("val")).__name__ == "SymInt"))]
     if not sources:
         return ()
     shaped = {symbol for node in graph.nodes for symbol in _symbols_of_shapes(node)}
@@ -125,8 +161,11 @@ def _yields_elements(source: Any, importers: Mapping[str, Callable[..., Any]]) -
             if type(meta).__name__ == "SymInt" and _is_whole(name, user.args):
                 left += {user} - found
                 found.add(user)
+            elif type(meta).__name__ == "SymBool" and name in TRUTHS:
+                if not all(operator_name(u) in _TAKES_TRUTH for u in user.users):
+                    return False
             elif not (is_real(name, meta) or _takes_element(user, node, importers.get(name)) or (
-                    user.op == "output" and source.op == "placeholder")):
+                    user.op == "output" or (name == "while_loop" and user.args[2:]))):
                 return False
     return True
 

@@ -9,7 +9,7 @@ from xdsl.ir import Attribute
 from compiler.frontend import formulas as f
 from compiler.frontend.faults import Fault
 from compiler.frontend.node import fixed
-from compiler.frontend.slices import FARTHEST, slice_bounds
+from compiler.frontend.slices import FARTHEST, is_certain, slice_bounds
 from compiler.frontend.torch.conversion import as_element
 from compiler.frontend.torch.drawing.operators import kept_by_dropout
 from compiler.frontend.torch.node import Node
@@ -247,7 +247,9 @@ def select(n: Node, x: Value, axis: int, index: Size) -> Value:
 def _position(index: Size, size: Expr) -> Expr:
     """An index counted from the front."""
     index = Expr.of(index)
-    return index + size if index.constant is not None and index.constant < 0 else index
+    if is_certain(index):
+        return index
+    return index + size if is_certain(-1 - index) else index % size
 
 
 @aten_op("aten.split.Tensor", "aten.split_copy.Tensor")
@@ -348,6 +350,9 @@ def padded(n: Node, x: Value, pads: Sequence[Size], mode: str, value: float | No
         axis = x.rank - 1 - k
         sizes = Expr.of(before), Expr.of(after)
         if mode == "constant" and any(s.constant is None for s in sizes):
+            first, last = (-s if is_certain(-s) else Expr.of(0) for s in sizes)
+            x = x.part(axis, first, x.shape[axis] - first - last)
+            sizes = sizes[0] + first, sizes[1] + last
             x = _grown(n, x, axis, sizes, value or 0.0)
             continue
         low[axis], high[axis] = n.integers(sizes, "pads")
