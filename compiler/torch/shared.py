@@ -33,7 +33,8 @@ def keep(key: str, code: object) -> None:
 
 
 def key_of(
-    graph: Any, weights: Mapping[str, Any], options: Mapping[str, Any], donated: Sequence[int] = ()
+    graph: Any, weights: Mapping[str, Any], options: Mapping[str, Any],
+    donated: Sequence[int] = (), written: Sequence[int] = (),
 ) -> str:
     """What the code of a graph depends on, but for the contents of weights that may change.
 
@@ -43,4 +44,4 @@ def key_of(
     if "dump_dir" in options or not identity:
         return ""
     shown = repr(sorted(options.items(), key=lambda o: o[0]))
-    return "\n".join([identity, shown, repr(list(donated))])
+    return "\n".join([identity, shown, repr([[*donated], [*written]])])

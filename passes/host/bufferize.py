@@ -40,6 +40,7 @@ from dialects.symbolic.symbol import Symbol
 from dialects.text.syntax import identifier, location_name
 from passes.analyses.host.storage import Storage, assign_storage, kernels_of, root, separate_reads
 from passes.base import PassError, StrataContext, StrataPass
+from passes.rewrites.early_checks import check_early
 from passes.rewriting import functions
 
 KNOWN = (ConstantOp, CallOp, CollectiveOp, ForeignKernelOp, ViewOp, EmptyOp, AssumeOp, RequireOp,
@@ -101,6 +102,7 @@ class _Bufferizer:
             self.at = op
             self._convert(op)
         self._drop_unused()
+        check_early(self.driver)
         parent = self.func.parent
         assert parent is not None
         parent.insert_op_before(self.driver, self.func)

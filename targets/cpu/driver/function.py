@@ -131,11 +131,15 @@ class FunctionText(Statements):
         return self.writer.assign(f"getelementptr i8, ptr {self.arena}, i64 {place}")
 
     def _copy(self, op: host.CopyOp) -> None:
-        """Copy a buffer, on thread 0."""
+        """Copy a buffer, on thread 0, unless the caller has given both the same memory."""
         self.wait(alone=True)
         self._stamp(HOST)
-        self.copy(self.pointers[op.target], self.pointers[op.source],
-                  self.indices.scalar(self.byte_size(buffer_type(op.source))))
+        target, source = self.pointers[op.target], self.pointers[op.source]
+        count = self.indices.scalar(self.byte_size(buffer_type(op.source)))
+        if self.is_main:
+            is_same = self.writer.assign(f"icmp eq ptr {target}, {source}")
+            count = self.writer.assign(f"select i1 {is_same}, i64 0, i64 {count}")
+        self.copy(target, source, count)
 
     def _exchange(self, op: host.CollectiveOp) -> None:
         """Perform a collective operation, on thread 0; end the run if it fails."""

@@ -9,6 +9,9 @@ writes the output.
 
 An output keeps all memory of its input alive. Outputs therefore move in only together with others
 that fill most of it.
+
+Where the caller wants the contents of an output in an input, as with a cache of keys, it may also
+begin as a copy of this input, which is the last that reads it. Nothing is then copied.
 """
 
 from __future__ import annotations
@@ -51,7 +54,7 @@ def homes(
     There are none for a program that may end early and then run in another way on its inputs.
     """
     times, found = plan.times, dict[int, Home]()
-    if not times.writes or any(check.kind in ("size", "assumption") for check in plan.checks):
+    if not times.writes or _may_run_again(plan):
         return found
     rest = sorted((k for k, v in enumerate(outputs) if v.nbytes >= LEAST and times.writes[k] >= 0),
                   key=lambda k: -outputs[k].nbytes)
@@ -67,6 +70,26 @@ def homes(
             found |= chosen
             rest = [k for k in rest if k not in chosen]
     return found
+
+
+def shared(plan: RunPlan, pairs: Mapping[int, int]) -> dict[int, int]:
+    """Of the pairs output -> input whose contents the caller wants there, those that may share
+    memory: an input must be whole if the program ends early."""
+    times = plan.times
+    if not times.writes or _may_run_again(plan):
+        return {}
+    found: dict[int, int] = {}
+    for output, given in pairs.items():
+        read, written = times.reads[given], times.writes[output]
+        begins = read < written or (read == written and times.copies[output:output + 1] == (given,))
+        if written > max(times.checked, default=-1) and begins and given not in found.values() and (
+                plan.inputs[given] == plan.outputs[output]):
+            found[output] = given
+    return found
+
+
+def _may_run_again(plan: RunPlan) -> bool:
+    return any(check.kind in ("size", "assumption") for check in plan.checks)
 
 
 class _Part:

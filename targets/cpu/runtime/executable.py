@@ -24,7 +24,7 @@ from targets.cpu.build.address import address_of
 from targets.cpu.runtime.arenas import LARGE, Arena, Need
 from targets.cpu.runtime.calls import Binding, Bound, CallState, Kind, kinds, most_states
 from targets.cpu.runtime.checks import EXCHANGE, SIGNAL
-from targets.cpu.runtime.donation import homes, lender
+from targets.cpu.runtime.donation import LEAST, Home, homes, lender, shared
 from targets.cpu.runtime.results import Result
 from targets.cpu.runtime.threads import FIRST_ARGUMENT, NO_POOL, thread_pool, torch_is_loaded
 from targets.interface import Executable, Shape, T
@@ -80,6 +80,7 @@ class CpuExecutable(Executable):
         self._threads, self._beside_torch = threads, torch_is_loaded()
         self._returns, self._poisons = any(plan.returned), plan.poisons
         self.takes_addresses = not (self._returns or self._poisons)
+        self._written: Mapping[int, int] = {}
         self.calls = CallStates(partial(CallState, plan, self.constants, self._pool), most_states)
 
     @property
@@ -115,6 +116,11 @@ class CpuExecutable(Executable):
                 state.give_back(state.borrowed)
             self.calls.give(state)
 
+    def donate(self, inputs: Mapping[int, int]) -> Collection[int]:
+        """For calls by addresses alone; `run` always returns new memory."""
+        self._written = shared(self.plan, inputs)
+        return self._written.keys()
+
     def caller(
         self, make: Callable[[Sequence[Shape], Sequence[Lend]],
                              Callable[[Sequence[T]], Iterable[T]]],
@@ -133,6 +139,8 @@ class CpuExecutable(Executable):
             binding = self._binding_of([], values)
             state.bind(binding)
             placed = homes(self.plan, donated, values, binding.outputs)
+            placed |= {k: Home(given, 0) for k, given in self._written.items()
+                       if binding.outputs[k].nbytes >= LEAST}
             state.bound = Bound(make, sizes, make(
                 [result.shape for result in binding.outputs],
                 [lender(r, placed.get(k), address) for k, r in enumerate(binding.outputs)]))

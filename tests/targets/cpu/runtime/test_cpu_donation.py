@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dialects.symbolic.expr import Expr
-from targets.cpu.runtime.donation import LEAST, Home, homes, lender
+from targets.cpu.runtime.donation import LEAST, Home, homes, lender, shared
 from targets.cpu.runtime.results import Result
 from targets.cpu.runtime.times import Times
 
@@ -66,3 +66,26 @@ def test_an_output_keeps_its_input_alive() -> None:
         made[:] = 1
         assert bool(given.all()) == shares
         memory[:] = 0
+
+
+def written(times: Times, pairs: dict[int, int], *, sizes: tuple[int, ...] = (COUNT, COUNT),
+            checks: tuple[str, ...] = ()) -> dict[int, int]:
+    plan = planned([COUNT, COUNT], times, checks)
+    plan.outputs = planned(list(sizes), times).inputs
+    return shared(plan, pairs)
+
+
+def test_what_is_written_to_an_input_may_begin_as_its_copy() -> None:
+    copied = Times((3, 3), (3, 3), (0, -1))
+    assert written(copied, {0: 0, 1: 1}) == {0: 0}, "only one begins as a copy"
+    assert not written(copied, {0: 1}), "a copy of another input"
+    assert written(Times((2, 4), (3, 4)), {0: 0, 1: 1}) == {0: 0}, "times without copies are old"
+    assert not written(Times((4, 4), (3, 3), (0, 1)), {0: 0, 1: 1}), "read after the copy"
+    assert not written(copied, {0: 0}, sizes=(COUNT // 2, COUNT))
+    assert not written(copied, {0: 0}, checks=("size",))
+    late = copied._replace(checked=(4,))
+    assert not written(late, {0: 0}), "the program may end after the first write"
+    assert written(late._replace(checked=(2,)), {0: 0}) == {0: 0}
+    assert Times.read(late.facts()) == late
+    assert written(Times((1, 1), (3, 3)), {0: 0, 1: 0}) == {0: 0}, "one memory for two outputs"
+    assert Times.read(copied.facts()) == copied
