@@ -2,9 +2,10 @@
 
 Triton's own f32 exp is 2^(x*log2(e)), whose rounded exponent costs up to 80 units in the last
 place. `exp_f32` instead subtracts multiples of log(2) from its argument (Cody and Waite, Software
-Manual for the Elementary Functions, chapter 6). Its operations are equally exact with and without
-fused multiply-adds. Other constants with two parts are the nearest f32 and the remainder. Errors
-are at most about 2 units in the last place.
+Manual for the Elementary Functions, chapter 6), and takes the power of what is left by the same
+instruction. Its operations are equally exact with and without fused multiply-adds. Other constants
+with two parts are the nearest f32 and the remainder. Errors are at most about 2 units in the last
+place, and those of the instruction.
 """
 
 from __future__ import annotations
@@ -31,10 +32,16 @@ def power_of_two(n):
 ''',
     "exp_f32": '''
 def exp_f32(x):
-    # in two factors, as 2^n alone may be out of range
-    n, p = reduced_exp(x)
-    half = n >> 1
-    return (1.0 + p) * power_of_two(half) * power_of_two(n - half)
+    # 2^n * 2^f for x*log2(e) == n + f, with the machine's 2^f, which is exact for small f. No n is
+    # further than 126 from 0; beyond that f grows. In a sum with 1.5*2^23 + 127 only whole numbers
+    # have room, and its last bits are the exponent of 2^n; n times the first part of log(2), which
+    # has 16 bits, is exact. A NaN is still one in r
+    near = tl.minimum(tl.maximum(x, -87.0), 87.0)
+    shifted = near * 1.4426950408889634 + 12583039.0
+    n = shifted - 12583039.0
+    r = (x - n * 0.693145751953125) - n * 1.42860682030941723212e-06
+    power = (shifted.to(tl.int32, bitcast=True) << 23).to(tl.float32, bitcast=True)
+    return tl.exp2(r * 1.4426950408889634) * power
 ''',
     "half_exp": '''
 def half_exp(x):
