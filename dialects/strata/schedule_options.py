@@ -132,6 +132,9 @@ KEEP = IntegerOption(
 ONLINE = FlagOption(
     "online", False, "rescales sums of exp(x - m) while the maximum m of x is being found, instead "
     "of waiting for it", LOWERING)
+NEIGHBOURS = IntegerOption(
+    "neighbours", 1, "with online = 1, finds a maximum for each group of so many neighbours of a "
+    "step, which meet after the loop; 1: one maximum in each step", LOWERING, least=1)
 WORDS = IntegerOption(
     "words", 0, "begins the whole tiles of a row that is not aligned at the first word of this "
     "many elements; 0: at its first element", LOWERING)
@@ -154,7 +157,7 @@ STREAM = FlagOption(
     "stream", False, "lets results, or what is read for the last time, bypass the caches, in "
     "kernels that move more than caches hold", "cpu, cuda, hip")
 
-SHARED = (TAILS, KEEP, ONLINE, WORDS, BRANCH, SEARCH, DOT, PRECISION, ATOMIC, STREAM)
+SHARED = (TAILS, KEEP, ONLINE, NEIGHBOURS, WORDS, BRANCH, SEARCH, DOT, PRECISION, ATOMIC, STREAM)
 
 
 @dataclass(frozen=True)

@@ -73,14 +73,15 @@ class Computation(Tiles):
             add_dot(self, nest)
         else:
             self._accumulate(nest, before)
-        follow(self, nest, before)
+        follow(self, nest, before, self.open[nest])
 
     def _accumulate(self, nest: NestOp, tile: Tile) -> None:
         dims = tiled((a.name for a in nest.axes), self.states, self.order)
         if not set(dims) > set(tile.axes):
             self.open[nest] = self.combined(nest, list(tile.axes), tile)
             return
-        part = row_maximum(self, nest) or self.reduce_dims(nest, self.combined(nest, dims, None))
+        part = row_maximum(self, nest, tile.axes) or self.reduce_dims(
+            nest, self.combined(nest, dims, None), tile.axes)
         self.open[nest] = self.added(nest, part, tile)
 
     def reduce_at_once(self, nest: NestOp) -> None:
@@ -107,4 +108,7 @@ class Computation(Tiles):
         if lies_in_matrices(nest, self.schedule):
             keep_sums(self, nest.results[0], tile)
             return
-        self.publish(nest, nest.results[0], self.reduce_dims(nest, tile))
+        total = self.reduce_dims(nest, tile)
+        if total.axes != tile.axes:
+            follow(self, nest, tile, total)
+        self.publish(nest, nest.results[0], total)

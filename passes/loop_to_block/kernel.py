@@ -53,6 +53,7 @@ from passes.loop_to_block.state import (
     without_border,
 )
 from passes.loop_to_block.words import Parts, parts
+from passes.rewrites.kernels.neighbours import in_groups
 from passes.rewrites.loop.seen_places import SEARCHED
 
 
@@ -60,16 +61,19 @@ def lower_kernel(kernel: LoopKernelOp) -> KernelOp:
     """The block kernel of a loop kernel whose schedule is legal (see `legality.faults`)."""
     copies = in_copies(kernel)
     assert copies.schedule is not None
-    lowered = _Lowering(*skipping(copies, copies.schedule.data)).run()
+    grouped, schedule, groups = in_groups(copies, copies.schedule.data)
+    lowered = _Lowering(*skipping(grouped, schedule), groups).run()
     lowered.schedule = kernel.schedule
     return lowered
 
 
 class _Lowering:
-    def __init__(self, kernel: LoopKernelOp, schedule: Schedule, seen: SeenPlaces):
+    def __init__(
+        self, kernel: LoopKernelOp, schedule: Schedule, seen: SeenPlaces, groups: Symbol | None
+    ):
         self.kernel, self.schedule, self.seen = kernel, schedule, seen
         self.tails = schedule.option(TAILS, "peel" if schedule.lanes else "mask")
-        self.tiles = Computation(kernel, schedule)
+        self.tiles = Computation(kernel, schedule, groups)
         self.states = self.tiles.states
         self.private = kept_values(kernel, schedule)
         self.shared = SharedLoops(self.tiles, self.private)

@@ -16,7 +16,7 @@ from xdsl.ir import SSAValue
 from dialects.loop import Axis, KernelOp, NestOp
 from dialects.records import dataclass
 from dialects.strata.schedule import Level, Schedule
-from dialects.strata.schedule_options import ATOMIC, ONLINE
+from dialects.strata.schedule_options import ATOMIC, NEIGHBOURS, ONLINE
 from dialects.strata.types import TensorType, format_symbols, is_float
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.symbol import Symbol
@@ -26,6 +26,7 @@ from passes.loop_to_block.access import leaves
 from passes.loop_to_block.compute import is_dot
 from passes.loop_to_block.copies import copied_level
 from passes.loop_to_block.state import AxisState
+from passes.rewrites.kernels.neighbours import grouped_axis
 from passes.rewrites.loop.nests import Read, reads_of
 
 
@@ -53,6 +54,7 @@ def faults(kernel: KernelOp, schedule: Schedule) -> list[Fault]:
     return [*_order_faults(schedule), *_whole_faults(kernel, schedule),
             *_private_faults(kernel, schedule),
             *_online_faults(kernel, schedule), *_copy_faults(kernel, schedule),
+            *_neighbour_faults(kernel, schedule),
             *_group_faults(kernel, schedule),
             *_matrix_faults(kernel, schedule),
             *_reader_faults(kernel, schedule),
@@ -151,6 +153,16 @@ def _online_faults(kernel: KernelOp, schedule: Schedule) -> Iterator[Fault]:
                     "needs sums from inside the loop: hold the axis `whole`, or, if the nest sums "
                     "values from which a maximum is subtracted, add online = 1",
                     next(x for x in loops if x.axis == axis))
+
+
+def _neighbour_faults(kernel: KernelOp, schedule: Schedule) -> Iterator[Fault]:
+    """Groups of neighbours are whole, and everything that walks their axis adds up or is parallel.
+    """
+    size = schedule.option(NEIGHBOURS)
+    if size > 1 and not (schedule.option(ONLINE) and grouped_axis(kernel, schedule, size)):
+        yield Fault(f"neighbours = {size} needs online = 1, and a single axis of sums that follow "
+                    f"a maximum: a multiple of {size} elements in one loop, of which each step has "
+                    "several groups and which nothing scans")
 
 
 def _is_sum_along(value: SSAValue, axis: Symbol) -> bool:

@@ -33,21 +33,20 @@ from passes.rewrites.loop.nests import Read, reads_of
 Function = type[math.ExpOp] | type[math.Exp2Op]
 
 
-def follow(tiles: Tiles, nest: NestOp, before: Tile) -> None:
-    """Rescale the open sums that are online on an accumulator, whose old value is `before`."""
+def follow(tiles: Tiles, nest: NestOp, before: Tile, now: Tile) -> None:
+    """Rescale the open sums that are online on a maximum, for which they have `before` so far."""
     result = nest.results[0]
     followers = [n for n, running in tiles.online.items()
                  if running.maximum is result and n in tiles.open]
     if not followers:
         return
     tiles.source = nest
-    now = tiles.open[nest]
     tiles.scopes[-1].results[result] = now
     factors: dict[Function, Tile] = {}
     for follower in followers:
         function = tiles.online[follower].function
         if function not in factors:
-            factors[function] = _map(tiles, [before, now], now, _change(function))
+            factors[function] = _map(tiles, [before, now], before, _change(function))
         total = tiles.open[follower]
         tiles.open[follower] = _map(tiles, [total, factors[function]], total, _scaled)
 
@@ -89,10 +88,10 @@ def start(tiles: Tiles, nest: NestOp, element: Attribute) -> float | bool:
     return identity(nest.combiner_names[0], element)
 
 
-def row_maximum(tiles: Tiles, nest: NestOp) -> Tile | None:
+def row_maximum(tiles: Tiles, nest: NestOp, kept: Sequence[Symbol]) -> Tile | None:
     """The maximum of x*c over a tile for a constant c > 0, computed as the maximum of x, times c.
 
-    None if the nest has no such form.
+    None if the nest has no such form. `kept`: the dims that are not reduced.
     """
     if not tiles.is_followed(nest) or any(tiles.states[a.name].masked for a in nest.reduce_axes):
         return None
@@ -100,7 +99,7 @@ def row_maximum(tiles: Tiles, nest: NestOp) -> Tile | None:
     if found is None:
         return None
     read, factor = found
-    total = tiles.reduce_dims(nest, tiles.read(nest, read, []))
+    total = tiles.reduce_dims(nest, tiles.read(nest, read, []), kept)
 
     def body(block: Block, arguments: Sequence[SSAValue]) -> Operation:
         constant = factor.clone()

@@ -49,9 +49,11 @@ class Scope:
 class Place:
     """What is known and computed at the point of insertion; the levels move that point around."""
 
-    def __init__(self, kernel: LoopKernelOp, schedule: Schedule):
+    def __init__(self, kernel: LoopKernelOp, schedule: Schedule, groups: Symbol | None = None):
         self.schedule, self.lanes = schedule, schedule.lanes
         self.layout = Layout(schedule.lanes, schedule.group)
+        self.groups = groups
+        """The axis of which online sums have a maximum for each position of a tile."""
         self.states = {name: AxisState(Expr.of(0), extent, extent)
                        for name, extent in kernel.axes.items()}
         self.symbols = Symbols()
@@ -143,7 +145,7 @@ class Place:
         """Reduce axes whose tiles are reduced in every step, so that accumulators lack them."""
         summed = {a.name for a in nest.reduce_axes}
         if nest in self.online or self.is_followed(nest) or nest.is_scan:
-            return summed
+            return {a for a in summed if a != self.groups}
         kept = {None, self.layout.lanes, self.layout.group, *self.schedule.matrix}
         return set() if self.lanes is None else summed - kept
 

@@ -164,8 +164,11 @@ class Tiles(Place):
         op = self.add(map_tiles([part, total], part.axes, [type_], build))
         return Tile(op.results[0], part.axes)
 
-    def reduce_dims(self, nest: NestOp, tile: Tile) -> Tile:
+    def reduce_dims(self, nest: NestOp, tile: Tile, kept: Sequence[Symbol] = ()) -> Tile:
+        """A tile whose dims of reduce axes are reduced, except for those to be kept."""
         for axis in [a.name for a in nest.reduce_axes if a.name in tile.axes]:
+            if axis in kept:
+                continue
             tile = self._reduce_dim(nest, tile, axis)
         return tile
 

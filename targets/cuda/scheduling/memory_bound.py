@@ -3,40 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import replace
 from math import prod
 
 from xdsl.ir import SSAValue
 
-from dialects.loop import KernelOp, NestOp
+from dialects.loop import KernelOp
 from dialects.strata.schedule import Level, Schedule
 from dialects.strata.types import TensorType, byte_width
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.size_products import product
 from dialects.symbolic.symbol import Symbol
-from passes.analyses.loop.online import running_maximum
 from passes.analyses.loop.runs import common_rows, contiguous_axes, memory_order, running_axis
 from targets.cuda.facts.fitted import RowTiles
 from targets.cuda.machine import WARP, machine_of
+from targets.cuda.scheduling.memory.walks import (
+    DEEPER,
+    FEW,
+    WORD,
+    in_words,
+    is_unaligned,
+    step_along,
+    types_of,
+    walking_warps,
+    walks,
+    with_online,
+)
 from targets.cuda.scheduling.roles import symbols_of
 from targets.cuda.scheduling.tiles import ceil_power, even_power, finish, floor_power, power
 from targets.options import TargetOptions
-
-WORD = 16
-"""The bytes of a thread's widest vector load."""
 
 SECTOR = 16
 """The fewest columns of a program that sums across memory: halves that memory moves at a time."""
 
 FULL = 4
 """How many programs that sum across memory a multiprocessor has at least, if columns suffice."""
-
-MOST_WARPS = 16
-"""The most warps of a program that has a row of its own."""
-
-FEW, DEEPER = 4, 4
-"""Up to how many programs of a multiprocessor wait for memory in each step of a loop, and how many
-times as much they therefore load at a time."""
 
 
 def _facts(options: TargetOptions) -> RowTiles:
@@ -68,15 +68,15 @@ def reduction(kernel: KernelOp, options: TargetOptions) -> Schedule:
     along = contiguous_axes(kernel)
     if rows and not _sums_along_memory(kernel, inner) and (not along or along[0] in rows):
         return _strided_reduction(kernel, rows, inner, along, options)
-    unaligned = _is_unaligned(kernel)
+    unaligned = is_unaligned(kernel)
     placed = _inner_levels(kernel, inner, options)
     tiles = [x for x in placed if x.tile > 1]
     width = max((x.tile for x in tiles), default=1)
     if not all(x.kind == "whole" for x in tiles):
         walked = _masked(kernel, [*(Level("grid", a) for a in rows), *placed], options,
-                         _walking_warps(kernel, width, options))
-        walked = _online(kernel, walked, options)
-        return _in_words(kernel, walked) if unaligned else walked
+                         walking_warps(kernel, width, options))
+        walked = with_online(kernel, walked, options)
+        return in_words(kernel, walked) if unaligned else walked
     least = 1 if unaligned else 4  # a warp that has a whole row waits for no other
     sharing = not unaligned and facts.shared[0] <= _shared_bytes(kernel) <= facts.shared[1]
     most = facts.held_sharing * facts.sharing_warps if sharing else facts.held * least
@@ -127,46 +127,7 @@ def _held(kernel: KernelOp, options: TargetOptions) -> int:
     facts, summing = _facts(options), [n for n in kernel.nests if n.is_reduction]
     if len(summing) > 1 or not _streams(kernel, options):
         return facts.held
-    return facts.read_words * WORD // max(byte_width(type_.element) for type_ in _types(kernel))
-
-
-def _online(kernel: KernelOp, walked: Schedule, options: TargetOptions) -> Schedule:
-    """The schedule, with a maximum and the sums that follow it in one pass (online), if it pays."""
-    if not _is_online(kernel, options):
-        return walked
-    return replace(walked, options=(*walked.options, ("online", 1)))
-
-
-def _is_online(kernel: KernelOp, options: TargetOptions) -> bool:
-    """Whether sums follow a running maximum in the same pass."""
-    return not options.exact and any(running_maximum(n) for n in kernel.nests) and (
-        _is_unaligned(kernel) or _is_walked_once(kernel))
-
-
-def _is_walked_once(kernel: KernelOp) -> bool:
-    """Whether rows are aligned, and read a single time if their sums are online. Any number of them
-    may then be in turn: none has to stay in the cache. Rows that are walked again, to be written,
-    are faster in steps of a program that has most of a multiprocessor, unless each load has a
-    single element."""
-    return not _is_unaligned(kernel) and all(n.is_reduction for n in kernel.nests)
-
-
-def _in_words(kernel: KernelOp, walked: Schedule) -> Schedule:
-    """The schedule, with loops that start at aligned addresses for the narrowest elements."""
-    word = WORD // min(byte_width(type_.element) for type_ in _types(kernel) if type_.rank > 1)
-    return replace(walked, options=(*walked.options, ("words", word)))
-
-
-def _is_unaligned(kernel: KernelOp) -> bool:
-    """Whether rows of a static size do not start at addresses aligned for vector loads."""
-    sizes = [(type_.shape[-1].constant, byte_width(type_.element)) for type_ in _types(kernel)
-             if type_.rank > 1]
-    return any(size is not None and size > 1 and size * width % WORD for size, width in sizes)
-
-
-def _types(kernel: KernelOp) -> list[TensorType]:
-    values = [*kernel.body.block.args, *kernel.yielded]
-    return [v.type for v in values if isinstance(v.type, TensorType)]
+    return facts.read_words * WORD // max(byte_width(type_.element) for type_ in types_of(kernel))
 
 
 def height_of(
@@ -204,64 +165,15 @@ def _inner_levels(
     levels: dict[Symbol, Level] = {}
     longest = _facts(options).longest_whole
     for name in reversed(inner):
-        others = {a.name for n in kernel.nests for a in n.axes if _has(n, name)}
+        others = {a.name for n in kernel.nests for a in n.axes if walks(n, name)}
         size = kernel.axes[name].constant
         if any(x.axis in others and x.tile > 1 for x in levels.values()):
             levels[name] = Level("loop", name)
         elif size is not None and size <= longest:
             levels[name] = Level("whole", name, power(kernel.axes[name], longest))
         else:
-            levels[name] = Level("loop", name, _step(kernel, name, options))
+            levels[name] = Level("loop", name, step_along(kernel, name, options))
     return [levels[name] for name in inner]
-
-
-def _step(kernel: KernelOp, axis: Symbol, options: TargetOptions) -> int:
-    """How many elements of a long row one iteration takes."""
-    facts = _facts(options)
-    if any(n.is_scan for n in kernel.nests):
-        return facts.step_scan
-    if _is_online(kernel, options):
-        many = _is_walked_once(kernel) and not _has_few_rows(kernel, options)
-        return facts.step_online // (2 if many else 1)  # rows hide each other's latency
-    if _is_read_once(kernel, axis):
-        return facts.step_once * _depth_along(kernel, options)
-    if _is_unaligned(kernel):
-        return facts.step_apart
-    return facts.step_open if kernel.axes[axis].constant is None else facts.step
-
-
-def _is_read_once(kernel: KernelOp, axis: Symbol) -> bool:
-    """Whether one pass over a row is enough: nothing that walks it waits for another's result."""
-    nests = [n for n in kernel.nests if _has(n, axis)]
-    return len(nests) == 1 or all(n.is_reduction and not any(
-        isinstance(v.owner, NestOp) for v in n.inputs) for n in nests)
-
-
-def _depth_along(kernel: KernelOp, options: TargetOptions) -> int:
-    """How many times as much a step along memory loads: more where each multiprocessor has few
-    rows."""
-    return DEEPER if _has_few_rows(kernel, options) else 1
-
-
-def _has_few_rows(kernel: KernelOp, options: TargetOptions) -> bool:
-    count = product(kernel.axes[a] for a in common_rows(kernel)).constant
-    return count is not None and count <= FEW * machine_of(options.features).multiprocessors
-
-
-def _walking_warps(kernel: KernelOp, width: int, options: TargetOptions) -> int:
-    facts = _facts(options)
-    if any(n.is_scan for n in kernel.nests):
-        return facts.scan_warps
-    if _is_online(kernel, options):
-        return width // (facts.held * WARP) if _is_walked_once(kernel) else facts.online_warps
-    if width == DEEPER * facts.step_once and _depth_along(kernel, options) == DEEPER:
-        return MOST_WARPS
-    warps = {facts.step_apart: facts.step_apart_warps, facts.step: facts.step_warps}
-    return warps.get(width, facts.other_step_warps)
-
-
-def _has(nest: NestOp, name: Symbol) -> bool:
-    return any(a.name == name for a in nest.axes)
 
 
 def _strided_reduction(
@@ -361,7 +273,7 @@ def _two_directions(
     extents = kernel.axes
     count = product(extents[a] for a in rows).constant
     programs = 2 * machine_of(options.features).multiprocessors
-    width = max(byte_width(type_.element) for type_ in _types(kernel))
+    width = max(byte_width(type_.element) for type_ in types_of(kernel))
     side = max(32, _facts(options).side // width)
     while side > 32 and count is not None and count < programs * side * side:
         side //= 2

@@ -14,6 +14,7 @@ own axes. Tuning replaces these choices by measured ones.
     sorts.py           rows that are sorted in a tile
     recomputed.py      products with the products of their factors
     memory/sums.py     sums of a few parts      memory_bound.py   other reductions, elementwise
+    memory/walks.py    steps of rows that are too long to hold
     memory/turned.py   copies whose source and result run along different axes
     memory/flat.py     elementwise kernels whose rows fill a part of a tile
 """
