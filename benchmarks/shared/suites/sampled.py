@@ -28,6 +28,7 @@ def parser_of(about: str | None, name: str, budget: float, seconds: float,
         description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", default="0", help="what sizes are drawn from, any text")
     parser.add_argument("--classes", default="", help="those whose names hold one of these")
+    parser.add_argument("--pick", default="", help="rows as class/number, instead of classes")
     parser.add_argument("--count", type=int, default=8, help="rows of each class")
     parser.add_argument("--budget", type=float, default=budget, help="seconds")
     parser.add_argument("--seconds", type=float, default=seconds, help="of calls, for each row")
@@ -39,6 +40,8 @@ def parser_of(about: str | None, name: str, budget: float, seconds: float,
 
 def keys_of(options: argparse.Namespace) -> list[str]:
     """The rows that are asked for: a class and a number each."""
+    if options.pick:
+        return options.pick.split(",")
     from draws import classes
 
     names = chosen(classes(), options.classes)

@@ -240,9 +240,11 @@ def elementwise(kernel: KernelOp, options: TargetOptions) -> Schedule:
         return _two_directions(kernel, rows, [along[0], *crossing], options)
     tiles: dict[Symbol, int] = {}
     elements = _elements(kernel, rows, options)
-    for name in [*(along[:1] or rows[-1:]), *reversed(rows)]:
-        room = elements // prod(tiles.values())
-        if room > 1 and name not in tiles:
+    order = [*dict.fromkeys([*(along[:1] or rows[-1:]), *reversed(rows)])]
+    times = 1 if unordered else _sharing(kernel, order, elements, options)
+    for name in order:
+        room = elements * (times if tiles else 1) // prod(tiles.values())
+        if room > 1:
             tiles[name] = even_power(extents[name], room)
     levels = [Level("grid", a, tiles.get(a, 1)) for a in rows]
     if unordered:
@@ -257,6 +259,41 @@ def _elements(kernel: KernelOp, rows: Sequence[Symbol], options: TargetOptions) 
     while count is not None and elements > facts.least_elements and count < elements * programs:
         elements //= 2
     return elements
+
+
+def _sharing(
+    kernel: KernelOp, order: Sequence[Symbol], elements: int, options: TargetOptions
+) -> int:
+    """How many times as many rows a program computes because it loads operands of all rows: so
+    many that these are half of its other bytes, if registers and programs suffice."""
+    facts, count = _facts(options), product(kernel.axes[a] for a in order).constant
+    if len(order) < 2 or count is None:
+        return 1
+    [along, across] = order[:2]
+    width, times = even_power(kernel.axes[along], elements), 1
+    shared, own = _bytes_across(kernel, along, across)
+    programs = FULL * machine_of(options.features).multiprocessors
+    while (2 * shared > own * max(1, elements * times // width)
+           and 2 * elements * times <= facts.held * 4 * WARP
+           and 2 * elements * times <= width * (kernel.axes[across].constant or 0)
+           and count >= 2 * elements * times * programs):
+        times *= 2
+    return times
+
+
+def _bytes_across(kernel: KernelOp, along: Symbol, across: Symbol) -> tuple[int, int]:
+    """The bytes for each element of a row: of operands that all rows share, and of others."""
+    shared = own = 0
+    values = [(v, m) for n in kernel.nests for v, m in zip(n.inputs, n.input_maps, strict=True)
+              if v in kernel.body.block.args]
+    values += [(v, m) for n in kernel.nests for v, m in zip(n.results, n.output_maps, strict=True)
+               if v in kernel.yielded]
+    for value, map_ in dict.fromkeys(values):
+        used = symbols_of(map_)
+        if along in used and isinstance(value.type, TensorType):
+            width = byte_width(value.type.element)
+            shared, own = (shared, own + width) if across in used else (shared + width, own)
+    return shared, own
 
 
 def _crosses(kernel: KernelOp, along: Symbol, across: Symbol) -> bool:
