@@ -9,6 +9,7 @@ memory several times: without asynchronous loads, no tile is on its way while an
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import prod
 
 from xdsl.ir import SSAValue
 
@@ -16,11 +17,11 @@ from dialects.loop import KernelOp, NestOp
 from dialects.strata.types import TensorType
 from dialects.symbolic.symbol import Symbol
 from passes.analyses.loop.kinds import is_contraction
-from passes.contract import Border
+from passes.contract import Border, Panel
 from passes.rewrites.loop.nests import data_inputs
 from targets.cuda.scheduling.products.time import Skew
 from targets.cuda.scheduling.roles import Roles, symbols_of
-from targets.cuda.scheduling.tiles import width_of
+from targets.cuda.scheduling.tiles import power, width_of
 
 WORD, LEAST = 16, 4
 """The bytes of the widest load, and of the narrowest asynchronous one."""
@@ -29,6 +30,10 @@ AGAIN = 1024
 LONG, SOME = 1024, 256
 """... or the least terms of a sum, over which a program waits for longer than a copy takes, and the
 least rows of the other factor then."""
+WIDEST = 128
+"""The most columns of a panel of a factor whose elements lie apart."""
+PLACES = 4096
+"""The fewest such elements: fewer are loaded in less time than the launch of a copy takes."""
 
 
 def odd_factors(kernel: KernelOp, nest: NestOp, roles: Roles) -> Mapping[int, Border] | None:
@@ -39,6 +44,33 @@ def odd_factors(kernel: KernelOp, nest: NestOp, roles: Roles) -> Mapping[int, Bo
              for k, v in enumerate(nest.inputs) if v in kernel.body.block.args
              and _is_copied(nest, k, roles)}
     return found or None
+
+
+def scattered_factors(kernel: KernelOp, nest: NestOp, roles: Roles) -> Mapping[int, Panel]:
+    """How to copy factors of which no two elements that are read lie side by side, such as one tap
+    of a filter, where many rows or columns read them."""
+    [summed], own = roles.reduce, {*roles.rows, *roles.columns}
+    if sum(map(is_contraction, kernel.nests)) > 1:
+        return {}
+    found: dict[int, Panel] = {}
+    for k, value in enumerate(nest.inputs):
+        axes = symbols_of(nest.input_maps[k])
+        if (value in kernel.body.block.args and len(axes) == 2 and summed in axes and axes & own
+                and _is_scattered(nest, k) and _is_read_again(nest, k, roles)):
+            [axis] = axes & own
+            found[k] = Panel(axis, power(kernel.axes[axis], WIDEST), (summed,))
+    return found
+
+
+def _is_scattered(nest: NestOp, position: int) -> bool:
+    """Whether an input ends in a dim of which only one place is read, and many such places are."""
+    type_ = nest.inputs[position].type
+    assert isinstance(type_, TensorType)
+    read = [a.extent.constant or 0 for a in nest.axes
+            if a.name in symbols_of(nest.input_maps[position])]
+    sizes = [(e, s.constant) for e, s in zip(nest.input_maps[position], type_.shape, strict=True)
+             if s.constant != 1]
+    return bool(sizes) and sizes[-1][0].constant is not None and prod(read) >= PLACES
 
 
 def lone_factors(nest: NestOp, roles: Roles) -> tuple[bool, bool]:

@@ -20,7 +20,12 @@ from passes.loop_to_block.compute import is_gathered_dot, is_guarded_dot
 from passes.rewrites.loop.axis_fusion import can_fuse, fuse_axes
 from passes.rewrites.loop.nests import data_inputs, gathered_inputs, has_calls
 from targets.cuda.machine import machine_of
-from targets.cuda.scheduling.products.pitch import lone_factors, odd_factors, skew_of
+from targets.cuda.scheduling.products.pitch import (
+    lone_factors,
+    odd_factors,
+    scattered_factors,
+    skew_of,
+)
 from targets.cuda.scheduling.products.specialized import may_specialize
 from targets.cuda.scheduling.products.tiles import ASSUMED, tiles
 from targets.cuda.scheduling.products.time import Product, ProductTile
@@ -99,14 +104,15 @@ def panels(
     kernel: KernelOp, nest: NestOp, constants: Collection[int]
 ) -> Mapping[int, Packing] | None:
     """The packing of constants that makes each column contiguous, if the product needs it, or of
-    factors whose rows begin anywhere."""
+    factors whose rows begin anywhere or whose elements lie apart."""
     roles = roles_of(nest, stored_by(kernel, nest))
     if not _wants_columns(kernel, nest, roles):
         if not _is_matrix_product(nest, roles) or _is_gathered(nest):
             return None
         kept = {k: None for k, pad in enumerate(nest.pad_values)
                 if pad is not None and _reads_matrices(nest)}
-        return {**kept, **(odd_factors(kernel, nest, roles) or {})} or None
+        return {**kept, **(odd_factors(kernel, nest, roles) or {}),
+                **scattered_factors(kernel, nest, roles)} or None
     [column], [summed] = roles.columns, roles.reduce
     return {k: Panel(column, 1, (summed,)) for k in constants
             if column in symbols_of(nest.input_maps[k])

@@ -125,3 +125,35 @@ strata.func @main(%a: f16[{m}, {k}], %b: f16[{n}, {k}]) -> (f16[{m}, {n}])
     pitches = {buffer_type(op.buffer).shape[-1].constant for op in kernel.walk()
                if isinstance(op, LoadOp)}
     assert pitches == {-(-k // 8) * 8}
+
+
+@pytest.mark.parametrize("element", ["f16", "f32"])
+@pytest.mark.parametrize(("batch", "size", "channels", "outputs", "copied"), [
+    (1, 33, 72, 64, True), (1, 33, 71, 131, True), (1, 16, 72, 64, False),
+    (1, 33, 24, 40, False)], ids=["words", "odd", "few rows", "few elements"])
+def test_a_tap_that_many_rows_read_lies_together(
+    batch: int, size: int, channels: int, outputs: int, copied: bool, element: str
+) -> None:
+    """A product with one place of a filter, as in a phase of a transposed convolution."""
+    module = Parser(make_context(), f"""
+strata.func @main(%x: {element}[{batch}, {channels}, {size}, {size}],
+    %w: {element}[{channels}, {outputs}, 3, 3]) -> ({element}[{batch}, {outputs}, {size}, {size}])
+    inputs ["x", "w"] outputs ["y"] {{
+  %t = graph.slice %w {{starts = [0, 0, 1, 2], sizes = [{channels}, {outputs}, 1, 1],
+      steps = [1, 1, 1, 1]}} : {element}[{channels}, {outputs}, 1, 1]
+  %f = graph.transpose %t {{perm = [1, 0, 2, 3]}} : {element}[{outputs}, {channels}, 1, 1]
+  %y = graph.conv %x, %f {{pads = [0, 0, 0, 0]}} : {element}[{batch}, {outputs}, {size}, {size}]
+  strata.return %y
+}}""").parse_module()
+    store = WeightStore()
+    for _ in lower(module, TARGET.bind(TargetOptions(features="sm_90")).context(store)):
+        pass
+    names = [op.sym_name.data for op in module.walk() if isinstance(op, KernelOp)]
+    assert any("pack" in name for name in names) == copied
+    rng = np.random.default_rng(outputs)
+    kind = np.float16 if element == "f16" else np.float32
+    x = rng.standard_normal((batch, channels, size, size)).astype(kind)
+    w = rng.standard_normal((channels, outputs, 3, 3)).astype(kind)
+    [found] = interpret_host(module, [x, w], store)
+    exact = np.einsum("nchw,co->nohw", x.astype(np.float64), w[:, :, 1, 2].astype(np.float64))
+    np.testing.assert_allclose(found.astype(np.float64), exact, rtol=0, atol=0.02)
