@@ -45,7 +45,7 @@ from targets.cuda.scheduling.convolution_roles import (
 from targets.cuda.scheduling.products.parts import divisors, fastest_parts, parts_of
 from targets.cuda.scheduling.products.rules import schedule_product
 from targets.cuda.scheduling.products.tiles import SIZES, tile_seconds, tiles
-from targets.cuda.scheduling.products.time import Product, ProductTile, Skew
+from targets.cuda.scheduling.products.time import WORD, Product, ProductTile, Skew
 from targets.cuda.scheduling.roles import Roles, epilogue_bytes, reads_vectors
 from targets.cuda.scheduling.tiles import finish, tails_of, width_of
 from targets.options import TargetOptions
@@ -170,7 +170,7 @@ def filled_up(whole: Product, machine: Machine, word: int = 1) -> Product:
     takes less time: the fewest zeros among what takes about as little as the least."""
     sizes = dict.fromkeys(rounded(whole.run, step) for step in (word, *reversed(STEPS)))
     made = [replace(whole, depth=whole.depth // whole.run * n, run=n) for n in sizes]
-    seconds = [tile_seconds(p, tiles(p, machine)[0], machine) for p in made]
+    seconds = [_seconds(p, machine) for p in made]
     alike = (1 + machine.fitted.products.alike) * min(seconds)
     return next(p for p, taken in zip(made, seconds, strict=True) if taken <= alike)
 
@@ -204,24 +204,28 @@ def convolution_parts(nest: NestOp, options: TargetOptions) -> Parts | None:
 def _parts_of_channels(
     nest: NestOp, roles: Roles, axis: Symbol, options: TargetOptions
 ) -> Parts | None:
-    """Equal parts; or, of channels that have no such parts, a short last one."""
+    """Equal parts; or whole steps, with a short last part, where these are faster: nothing can fill
+    up the channels of a part that others follow."""
     machine, channels = machine_of(options.features), sizes_of(nest)[axis]
     whole = windowed_product(nest, roles, options)
     if not whole.narrow:
         count = parts_of(whole, machine, LEAST)
         return Parts(axis, count) if count > 1 else None
-    if channels % SIZES[0] == 0:
-        parts = {n: replace(whole, depth=whole.depth // n, run=channels // n)
-                 for n in divisors(channels, LEAST)}
-        count = fastest_parts(filled_up(whole, machine), machine, {
-            n: filled_up(part, machine) for n, part in parts.items()})
-        return Parts(axis, count) if count > 1 else None
-    taps, padded = whole.depth // channels, -(-channels // SIZES[0]) * SIZES[0]
-    sizes = {-(-channels // n): n for n in range(LEAST, channels, LEAST)
-             if -channels % n <= channels // FILLED}
-    count = fastest_parts(replace(whole, depth=taps * padded, run=padded), machine, {
-        count: replace(whole, depth=taps * n, run=n) for count, n in sizes.items()})
-    return Parts(axis, count, sizes[count]) if count > 1 else None
+    taps, cuts = whole.depth // channels, dict[int, Product]()
+    short = (n for n in range(LEAST, channels, LEAST) if -channels % n <= channels // FILLED)
+    for size in (*(channels // n for n in divisors(channels, LEAST)), *short):
+        part, count = replace(whole, depth=taps * size, run=size), -(-channels // size)
+        if count not in cuts or _seconds(part, machine) < _seconds(cuts[count], machine):
+            cuts[count] = part
+    count = fastest_parts(filled_up(whole, machine, WORD // whole.width), machine, cuts)
+    if count == 1:
+        return None
+    size = cuts[count].run
+    return Parts(axis, count) if count * size == channels else Parts(axis, count, size)
+
+
+def _seconds(product: Product, machine: Machine) -> float:
+    return tile_seconds(product, tiles(product, machine)[0], machine)
 
 
 def _parts_of_positions(nest: NestOp, roles: Roles, options: TargetOptions) -> Parts | None:
