@@ -212,7 +212,7 @@ def _parts_of_channels(
         count = parts_of(whole, machine, LEAST)
         return Parts(axis, count) if count > 1 else None
     taps, cuts = whole.depth // channels, dict[int, Product]()
-    short = (n for n in range(LEAST, channels, LEAST) if -channels % n <= channels // FILLED)
+    short = (n for n in range(LEAST, channels, STEPS[-1]) if -channels % n <= channels // FILLED)
     for size in (*(channels // n for n in divisors(channels, LEAST)), *short):
         part, count = replace(whole, depth=taps * size, run=size), -(-channels // size)
         if count not in cuts or _seconds(part, machine) < _seconds(cuts[count], machine):
