@@ -26,12 +26,11 @@ own and whose element types ONNX does not specify. Operators on strings are miss
 random numbers without a seed. Shapes, bounds and counts may be inputs that are known only at run
 time; axes must be known when the model is imported.
 
-The number of dims of every tensor is known, too: index maps, layouts and tiles are made from it, so
-no code could be compiled for a tensor whose rank only a run decides. Two models that onnxruntime
-runs therefore end with an error that names the node and the option to use. Squeeze without axes
-keeps a dim of open size, and a call in which that size is 1 is refused; with `--dim n=1` or
-`--shape` the dim is removed. An If whose branches differ in rank is refused, unless its condition
-is known when the model is imported, or the results have a single element each.
+The number of dims of every tensor is known, too: index maps, layouts and tiles are made from it.
+Where the sizes or the data of a call decide it (Squeeze without axes, an If whose branches differ
+in rank, a loop that changes a rank), each case gets a program of its own, when a call first needs
+it. A model in which it changes within a single run ends with an error that names the node, except
+for the first iterations of a loop, and for single elements.
 
 """
 

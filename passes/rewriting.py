@@ -29,7 +29,7 @@ from dialects.loop import AxesAttr
 from dialects.records import NamedTuple
 from dialects.strata.control import ControlOp, function_of
 from dialects.strata.func import FuncOp
-from dialects.strata.sizes import defined_sizes
+from dialects.strata.sizes import AssumeOp, defined_sizes
 from dialects.strata.types import BufferType, ExprAttr, SizesAttr, TensorType
 from dialects.symbolic.symbol import Kind, Symbol
 from dialects.text.syntax import set_location
@@ -247,7 +247,20 @@ def is_unused(op: Operation) -> bool:
     """Whether an operation has results, all unused, and no other effect."""
     if not op.results or any(r.first_use is not None for r in op.results):
         return False
-    return op.has_trait(Pure) and not defined_sizes(op)
+    return op.has_trait(Pure) and not defined_sizes(op) and not makes_choices(op)
+
+
+def makes_choices(op: Operation) -> bool:
+    """Whether functions that an operation calls have a choice between ways to compile a node.
+
+    The types and shapes around the operation follow from it, even if its results have no use, so
+    that a run must still notice that its sizes break the choice.
+    """
+    if not isinstance(op, ControlOp):
+        return False
+    bodies = [function_of(op, name).body.block for name in op.callees]
+    return any((isinstance(inner, AssumeOp) and inner.choice is not None) or makes_choices(inner)
+               for body in bodies for inner in body.ops)
 
 
 def erase_unused(block: Block, context: StrataContext | None = None) -> int:

@@ -54,8 +54,9 @@ def join(
     """The results of one of two branches, which have equal element types and ranks.
 
     `mark`: taken before the branches were built, to discard them if they turn out to be
-    unnecessary, because results that both have in common need no operation. Raises Mismatch if
-    they differ in type.
+    unnecessary, because results that both have in common need no operation. They have none in
+    common where a branch made a choice: it holds only in runs that take the branch, and the calls
+    that break it must be noticed. Raises Mismatch if they differ in type.
 
     `deepen`: where single elements differ in rank, the result has the higher rank.
     """
@@ -63,7 +64,9 @@ def join(
         then, otherwise = (
             _deepened(build, *pair) for pair in ((then, otherwise), (otherwise, then)))
     branches = (then, otherwise)
-    shared = [_shared(build, then, otherwise, k) for k in range(len(then.results))]
+    chosen_within = build.choices.count != mark.choices
+    shared = [None if chosen_within else _shared(build, then, otherwise, k)
+              for k in range(len(then.results))]
     open_ = [k for k, value in enumerate(shared) if value is None]
     defines: list[Symbol] = []
     types = [_joined(build, then, otherwise, k, defines) for k in open_]

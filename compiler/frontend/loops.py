@@ -229,8 +229,18 @@ def _argument(build: Builder, loop: Loop, frame: Frame, k: int, step: Expr) -> V
 
 def _learn(loop: Loop, attempt: Attempt) -> bool:
     """Update the knowledge about carried values from a body; returns whether it changed."""
+    for k in loop.fixed - loop.levelled.keys():
+        _check_fixed(attempt, k)
     news = [_learn_value(loop, attempt, k) for k in loop.varying]
     return any(news) or _learn_count(loop, attempt)
+
+
+def _check_fixed(attempt: Attempt, k: int) -> None:
+    """Raise Reranked if a value changes after all: Squeeze keeps x: [m, n], and changes [1, n]."""
+    before, after = attempt.arguments[k], attempt.turn.carried[k]
+    if after is not before:
+        raise Reranked(f"its loop-carried value {k} is {before.type.short} before an iteration and "
+                       f"{after.type.short} after it")
 
 
 def _learn_value(loop: Loop, attempt: Attempt, k: int) -> bool:

@@ -20,7 +20,15 @@ from dialects.symbolic.symbol import Symbol
 from dialects.walking import walked
 from passes.base import StrataContext, StrataPass
 from passes.events import UNUSED, Rewrite
-from passes.rewriting import emit, erase, erase_unused, functions, is_unused, used_sizes
+from passes.rewriting import (
+    emit,
+    erase,
+    erase_unused,
+    functions,
+    is_unused,
+    makes_choices,
+    used_sizes,
+)
 
 
 class GraphDce(StrataPass):
@@ -42,7 +50,8 @@ def _erase_unused_sizes(block: Block, context: StrataContext) -> None:
     used: set[Symbol] = set()
     for op in reversed(list(block.ops)):
         names = defined_sizes(op)
-        unused = is_unused(op) or (names and not used & {*names} and _has_no_users(op))
+        unused = is_unused(op) or (names and not used & {*names} and _has_no_users(op)
+                                   and not makes_choices(op))
         if unused and context.allowance.take(op, UNUSED):
             emit(context, Rewrite(UNUSED, [op]))
             erase(op)
