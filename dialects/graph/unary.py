@@ -98,7 +98,7 @@ class AbsOp(UnaryOp):
 
 @irdl_op_definition
 class SignOp(UnaryOp):
-    """-1, 0 or 1; NaN for NaN.
+    """-1, 0 or 1; NaN for NaN, and 0 for -0.
 
     Source: ONNX Sign.
     Example: %y = graph.sign %x : f32[n] given %x: f32[n]

@@ -260,8 +260,9 @@ def absolute(x: Scalar) -> Scalar:
 
 @formula(SignOp)
 def sign(x: Scalar) -> Scalar:
-    """x itself where it is 0 or NaN."""
-    positive = x.compare("gt", 0).where(x.like(1), x)
+    """x itself where it is NaN; zeros are 0, also -0."""
+    rest = x.compare("eq", 0).where(x.like(0), x) if x.is_float else x
+    positive = x.compare("gt", 0).where(x.like(1), rest)
     return positive if x.is_unsigned else x.compare("lt", 0).where(x.like(-1), positive)
 
 

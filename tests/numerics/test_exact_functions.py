@@ -117,6 +117,15 @@ def test_shifts(dtype: Any) -> None:
     check(shifts, [torch.from_numpy(v.reshape(-1)) for v in (x, y)])
 
 
+# ---------------------------------------------------------------------- signs
+@pytest.mark.parametrize("target", ["cpu", "reference"])
+@pytest.mark.parametrize("dtype", [*FLOATS, torch.float16])
+def test_signs(dtype: Any, target: str) -> None:
+    """The sign of -0 is 0."""
+    check(lambda x: [torch.sign(x), torch.sgn(x), torch.sign(-x), abs(x), -x, torch.signbit(x)],
+          [torch.tensor(ENDS).to(dtype)], target)
+
+
 # ---------------------------------------------------------------------- powers
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_logarithms_and_powers_of_two_and_ten(dtype: Any) -> None:

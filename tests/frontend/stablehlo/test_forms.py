@@ -237,6 +237,21 @@ func.func @main(%a: tensor<3xi8>, %b: tensor<3xui32>)
 SMALL = [e for e in t.NARROW_FLOATS if e != t.f8E8M0FNU]
 
 
+@pytest.mark.parametrize("target", ["reference", "cpu"])
+def test_signs_of_zeros(target: str, tmp_path: Path) -> None:
+    """The sign of -0 is -0 here, unlike in ONNX and PyTorch."""
+    x = np.array([0.0, -0.0, -3.0, 2.0, np.inf, np.nan], np.float32)
+    text = """
+func.func @main(%x: tensor<6xf32>) -> tensor<6xf32> {
+  %0 = stablehlo.sign %x : tensor<6xf32>
+  return %0 : tensor<6xf32>
+}
+"""
+    [found] = results(tmp_path / "signs.mlir", text, x, target=target)
+    np.testing.assert_array_equal(found, np.sign(x))
+    np.testing.assert_array_equal(np.signbit(found[:5]), np.signbit(x[:5]))
+
+
 @pytest.mark.parametrize("element", [*SMALL, t.i2, t.ui2, t.i4, t.ui4], ids=str)
 @pytest.mark.parametrize("target", ["reference", "cpu"])
 def test_small_elements(element: Any, target: str, tmp_path: Path) -> None:

@@ -115,8 +115,9 @@ def magnitude(n: Node, x: Value) -> Value:
 
 @hlo_op("stablehlo.sign")
 def sign(n: Node, x: Value) -> Value:
+    """Zeros keep their signs, unlike those of ONNX and PyTorch."""
     found = n(unary.SignOp, x)
-    return f.where(f.is_nan(x), x, found) if t.is_float(x.element) else found
+    return f.where(f.is_nan(x) | f.equal(x, 0), x, found) if t.is_float(x.element) else found
 
 
 @hlo_op("stablehlo.rsqrt")
