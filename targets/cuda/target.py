@@ -21,7 +21,7 @@ from dialects.strata.types import Array, bf16, f8E4M3FN, f16, f32, f64, i8, i32,
 from dialects.strata.weights import WeightStore
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.symbol import Symbol
-from passes.contract import Facts, Packing, Parts, Rates
+from passes.contract import Facts, Packing, Parts, Rates, Turns
 from targets.base import Target
 from targets.cuda.build.ahead import Builder, jobs_of
 from targets.cuda.build.compile import (
@@ -47,7 +47,7 @@ from targets.cuda.planning.foreign import foreign_sources
 from targets.cuda.planning.plan import host_notes
 from targets.cuda.planning.program import load_module
 from targets.cuda.planning.shipping import shipped
-from targets.cuda.prediction.beside import schedule_beside, seconds_beside
+from targets.cuda.prediction import beside
 from targets.cuda.profiling.profile import profile_module
 from targets.cuda.runtime import driver
 from targets.cuda.runtime.executable import CudaExecutable
@@ -132,7 +132,8 @@ def _rates(machine: Machine) -> Rates:
         products=machine.tensor_rate * 1e12 * fitted.products.efficiency,
         reads=machine.bandwidth * 1e9 * fitted.products.memory,
         exchanges=fitted.link.bandwidth, waits=fitted.link.wait, message=fitted.link.message,
-        overlaps=fitted.graph_lanes > 1, occupied=fitted.link.occupied)
+        overlaps=fitted.graph_lanes > 1, occupied=fitted.link.occupied,
+        multiprocessors=machine.multiprocessors, alike=fitted.products.alike)
 
 
 def _decoded(options: TargetOptions, machine: Machine) -> frozenset[Attribute]:
@@ -195,11 +196,14 @@ class CudaScheduling(Scheduling):
     def exchanges_tiles(self, schedule: Schedule) -> bool:
         return not (schedule.option(SPECIALIZE) or schedule.option(LIBRARY))
 
-    def launch_seconds(self, launch: LaunchOp, kernel: KernelOp, occupied: int) -> float | None:
-        return seconds_beside(launch, kernel, occupied, machine_of(self.options.features))
+    def launch_turns(self, launch: LaunchOp, kernel: KernelOp) -> Turns | None:
+        return beside.launch_turns(launch, kernel, machine_of(self.options.features))
 
-    def beside_exchange(self, schedule: Schedule, occupied: int) -> Schedule:
-        return schedule_beside(schedule, occupied)
+    def before_exchange(self, schedule: Schedule, occupied: int) -> Schedule:
+        return beside.before_exchange(schedule, occupied)
+
+    def beside_exchange(self, schedule: Schedule) -> Schedule:
+        return beside.beside_exchange(schedule)
 
     def online_part(self, kernel: LoopKernelOp) -> int:
         return online_part(kernel, self.options)
