@@ -21,7 +21,7 @@ from dialects.strata.types import Array, bf16, f8E4M3FN, f16, f32, f64, i8, i32,
 from dialects.strata.weights import WeightStore
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.symbol import Symbol
-from passes.contract import Facts, Packing, Parts, Rates, Turns
+from passes.contract import Facts, Packing, Parts, Turns
 from targets.base import Target
 from targets.cuda.build.ahead import Builder, jobs_of
 from targets.cuda.build.compile import (
@@ -107,7 +107,7 @@ def facts_of(options: TargetOptions, default: Facts) -> Facts:
         encodes=decoded & {f8E4M3FN},  # saturates; the emitter turns what is larger into NaN
         bounds_walks=True,  # all heads share what each program would wait for
         power_tiles=True,
-        rates=_rates(machine),
+        rates=beside.rates_of(machine),
         programs=4 * machine.multiprocessors,
         paired_rows=MIN_DOT,  # memory bandwidth bounds them, and each launch counts
         coded_rows=4 * MIN_DOT,  # likewise; a program converts a tile once for all of its rows
@@ -123,17 +123,6 @@ def facts_of(options: TargetOptions, default: Facts) -> Facts:
         phases=True,  # so that each step of a product reads one tap, in wide loads
         atomics=frozenset((f32, f64, i32, i64)),
         selects=True, gathers=True)  # every thread computes its own addresses anyway
-
-
-def _rates(machine: Machine) -> Rates:
-    """What decides which products are divided among ranks."""
-    fitted = machine.fitted
-    return Rates(
-        products=machine.tensor_rate * 1e12 * fitted.products.efficiency,
-        reads=machine.bandwidth * 1e9 * fitted.products.memory,
-        exchanges=fitted.link.bandwidth, waits=fitted.link.wait, message=fitted.link.message,
-        overlaps=fitted.graph_lanes > 1, occupied=fitted.link.occupied,
-        multiprocessors=machine.multiprocessors, alike=fitted.products.alike)
 
 
 def _decoded(options: TargetOptions, machine: Machine) -> frozenset[Attribute]:

@@ -11,10 +11,21 @@ from __future__ import annotations
 from dialects.block import KernelOp
 from dialects.host import LaunchOp
 from dialects.strata.schedule import Schedule
-from passes.contract import Turns
+from passes.contract import Rates, Turns
 from targets.cuda.machine import Machine
 from targets.cuda.prediction.time import turns_of
 from targets.cuda.scheduling.options import DESCEND, LIBRARY, SINGLE, SPARE, SPECIALIZE, WRITTEN
+
+
+def rates_of(machine: Machine) -> Rates:
+    """What decides which products are divided among ranks."""
+    fitted = machine.fitted
+    return Rates(
+        products=machine.tensor_rate * 1e12 * fitted.products.efficiency,
+        reads=machine.bandwidth * 1e9 * fitted.products.memory,
+        exchanges=fitted.link.bandwidth, waits=fitted.link.wait, message=fitted.link.message,
+        overlaps=fitted.graph_lanes > 1, occupied=fitted.link.occupied,
+        multiprocessors=machine.multiprocessors, alike=fitted.products.alike)
 
 
 def launch_turns(launch: LaunchOp, kernel: KernelOp, machine: Machine) -> Turns | None:
