@@ -1,4 +1,7 @@
-"""Runs a straight host function with one arena and one CUDA graph per set of sizes.
+"""Runs a straight host function with one CUDA graph per set of sizes.
+
+Runs on tensors use the arena of their stream (`arenas.py`), runs on arrays one of their own, and
+runs that a CUDA graph of the caller's captures a new one each.
 
 A graph works directly on the caller's tensors where their layout allows it. If they lie elsewhere
 than in the last call, the nodes that use them are updated. A step waits only for the steps whose
@@ -19,6 +22,7 @@ from targets.cuda.libraries.collectives import CollectiveLaunch
 from targets.cuda.libraries.lost_ranks import Watch, watch
 from targets.cuda.libraries.symmetric import given_up, table_of
 from targets.cuda.runtime import driver, driver_graph
+from targets.cuda.runtime.arenas import ARENAS, Need
 from targets.cuda.runtime.constants import ALIGNMENT
 from targets.cuda.runtime.dependencies import Access, waits_of
 from targets.cuda.runtime.donation import donated, with_donations
@@ -32,9 +36,11 @@ from targets.cuda.runtime.memory import (
     readable,
     send,
     tensor_of,
+    torch_on_device,
     upload_constants,
 )
 from targets.cuda.runtime.planned import (
+    ARENA,
     CONSTANTS,
     RESIDENT,
     Collect,
@@ -45,7 +51,7 @@ from targets.cuda.runtime.planned import (
     RankLaunch,
 )
 from targets.cuda.runtime.prepared_run import Call, Ready, Result, Step
-from targets.cuda.runtime.stream_order import RunOrder
+from targets.cuda.runtime.stream_order import DEFAULT, RunOrder
 from targets.cuda.runtime.variants.variant import Variant, variant_of
 
 if TYPE_CHECKING:
@@ -95,6 +101,10 @@ class GraphRunner:
 
     def __init__(self, program: GraphProgram, order: RunOrder) -> None:
         self.program, self._order = program, order
+        self._own: Memory | None = None
+        """The arena of runs on arrays."""
+        self._captured = list[Memory]()
+        """The arenas of runs that the caller has captured, which may be replayed at any time."""
         self._ready: OrderedDict[Sizes, Ready] = OrderedDict()
         self._call: Call | None = None
         self._watch: Watch | None = None
@@ -130,7 +140,7 @@ class GraphRunner:
             addresses = [v.data_ptr() for v in tensors]
         outputs = [r.make() if r.given is None else tensors[r.given] for r in ready.results]
         addresses += [v.data_ptr() for v in outputs]
-        self._launch(ready, addresses, stream)
+        self._launch(ready, addresses, self._arena_on(stream, ready.need), stream)
         return outputs
 
     def _on_arrays(self, ready: Ready, arrays: Sequence[Array], stream: int) -> list[Any]:
@@ -140,7 +150,8 @@ class GraphRunner:
             send(array, memory.address, stream)
         outputs = [self._staged(len(arrays) + k, r.bytes, ready) if r.given is None
                    else inputs[r.given] for k, r in enumerate(ready.results)]
-        self._launch(ready, [m.address for m in (*inputs, *outputs)], stream)
+        addresses = [m.address for m in (*inputs, *outputs)]
+        self._launch(ready, addresses, self._own_arena(ready.need.size), stream)
         return [fetch(memory.address, r.shape, r.dtype, False, stream)
                 for r, memory in zip(ready.results, outputs, strict=True)]
 
@@ -200,8 +211,10 @@ class GraphRunner:
     def _drop(self, sizes: Sizes) -> None:
         self._current = None
         self._order.finish()
-        old = self._ready.pop(sizes)
-        old.close(with_arena=all(r.arena is not old.arena for r in self._ready.values()))
+        self._ready.pop(sizes).close()
+        if self._own is not None and all(r.arena is not self._own for r in self._ready.values()):
+            self._own.close()
+            self._own = None
 
     def close(self) -> None:
         """Free all memory and all graphs."""
@@ -224,15 +237,23 @@ class GraphRunner:
         plan = self.program.plan
         kernels.prepare(variants)
         kernels.expect(plan.kernels)
-        arena = self._arena(int(plan.arena.evaluate(sizes)))
+        need = Need(int(plan.arena.evaluate(sizes)), ARENAS)
         ready = self._ready[key] = Ready(
-            sizes, arena, self._results(sizes), version=version, variants=variants)
+            sizes, need, self._results(sizes), version=version, variants=variants)
         return ready
 
-    def _arena(self, size: int) -> Memory:
-        """Memory of at least this size: that of other sizes, as only one run uses it at a time."""
-        found = [r.arena for r in self._ready.values() if r.arena.size >= size]
-        return min(found, key=lambda memory: memory.size) if found else Memory(size)
+    def _arena_on(self, stream: int, need: Need) -> Memory:
+        """The arena for a run on tensors."""
+        if stream == DEFAULT or not torch_on_device().cuda.is_current_stream_capturing():
+            return need.arena(stream)
+        self._captured.append(Memory(need.size))
+        return self._captured[-1]
+
+    def _own_arena(self, size: int) -> Memory:
+        """The arena for a run on arrays. Only one such run of a runner is in progress."""
+        if self._own is None or self._own.size < size:
+            self._own = Memory(size)
+        return self._own
 
     def _variants(self, sizes: Mapping[Symbol, int]) -> list[Variant]:
         """The variants of the kernels that are launched at these sizes."""
@@ -244,14 +265,15 @@ class GraphRunner:
                        self.program.donated.get(k))
                 for k, type_ in enumerate(self.program.plan.outputs)]
 
-    def _launch(self, ready: Ready, addresses: list[int], stream: int) -> None:
-        """Launch the graph on inputs and outputs at these addresses; build it the first time."""
+    def _launch(self, ready: Ready, addresses: list[int], arena: Memory, stream: int) -> None:
+        """Launch the graph on inputs and outputs at these addresses, and in this arena; build it
+        the first time."""
         if ready.graph is None:
-            ready.addresses = addresses
+            ready.addresses, ready.arena = addresses, arena
             ready.graph = self._make_graph(ready)
             self._watch = self._watch or watch(self.program.plan.exchanges, driver.Event)
-        elif addresses != ready.addresses:
-            ready.point_at(addresses)
+        elif addresses != ready.addresses or arena is not ready.arena:
+            ready.point_at(addresses, arena)
         ready.graph.launch(stream)
         if self._watch is not None:
             self._watch.enqueued(stream)
@@ -267,7 +289,7 @@ class GraphRunner:
         ready.users.clear()
         for number, (step, _) in enumerate(packed):
             for k, place in enumerate(step.places):
-                if place.memory >= 0:
+                if place.memory >= 0 or place.memory == ARENA:
                     offset = int(place.offset.evaluate(ready.sizes))
                     ready.users[place.memory].append((number, k, offset))
         return driver_graph.Graph(ready.steps, waits, overlap=True)
@@ -296,6 +318,7 @@ def _address_in(place: Place, ready: Ready, constants: Memory) -> int:
     if place.memory == RESIDENT:
         return int(place.offset.evaluate(ready.sizes))
     memory = constants if place.memory == CONSTANTS else ready.arena
+    assert memory is not None
     return memory.address + int(place.offset.evaluate(ready.sizes))
 
 

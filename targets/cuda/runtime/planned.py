@@ -4,8 +4,8 @@ It can be written to a file and read back, and nothing here imports xDSL. `plann
 it from the IR. A kernel also refers to its operation, from which code is made; one that was read
 does not.
 
-The memories are `constants`, filled once; one `arena` per set of sizes, for the planned arena and
-for buffers without a planned place; and the caller's inputs and outputs, each a memory of its own.
+The memories are `constants`, filled once; the `arena` of a run, for the planned arena and for
+buffers without a planned place; and the caller's inputs and outputs, each a memory of its own.
 All offsets are multiples of 256 bytes. As data, a plan numbers its constants. Where they lie is
 decided when it is loaded (`HostPlan.placed`), because that depends on their contents, and on what
 the caller has on the device.

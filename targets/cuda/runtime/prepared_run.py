@@ -16,9 +16,11 @@ from dialects.symbolic.symbol import Symbol
 from targets.cuda.libraries.calls import LibraryLaunch
 from targets.cuda.libraries.collectives import CollectiveLaunch
 from targets.cuda.runtime import driver_graph
+from targets.cuda.runtime.arenas import Need
 from targets.cuda.runtime.driver_graph import CopyNode
 from targets.cuda.runtime.kernels import PackedLaunch
 from targets.cuda.runtime.memory import Memory, tensor_maker
+from targets.cuda.runtime.planned import ARENA
 from targets.cuda.runtime.variants.variant import Variant
 
 Step = PackedLaunch | LibraryLaunch | CollectiveLaunch | CopyNode
@@ -60,14 +62,16 @@ class Result:
 class Ready:
     """All that a run at certain sizes needs. `graph`: present after the first run.
 
-    `addresses`: the addresses of inputs and outputs in the graph. `staging`: device memory for
-    those that are arrays on the host. `users`: for each input or output, the nodes that use it,
-    with the position of its address in each, and the offset in the input or output.
+    `need`: the bytes of an arena. `arena`: that of the last run. `addresses`: the addresses of
+    inputs and outputs in the graph. `staging`: device memory for those that are arrays on the host.
+    `users`: for the arena and each input or output, the nodes that use it, with the position of its
+    address in each, and the offset there.
     """
 
     sizes: Mapping[Symbol, int]
-    arena: Memory
+    need: Need
     results: Sequence[Result]
+    arena: Memory | None = None
     addresses: list[int] = field(default_factory=list[int])
     graph: driver_graph.Graph | None = None
     steps: list[Step] = field(default_factory=list["Step"])
@@ -78,26 +82,30 @@ class Ready:
     variants: Sequence[Variant] = ()
     staging: dict[int, Memory] = field(default_factory=dict[int, Memory])
 
-    def point_at(self, addresses: Sequence[int]) -> None:
-        """Make the graph work on inputs and outputs at these addresses.
+    def point_at(self, addresses: Sequence[int], arena: Memory) -> None:
+        """Make the graph work on inputs and outputs at these addresses, and in this arena.
 
         If this is interrupted, the graph's addresses are unknown, and the next call sets them all.
         """
         assert self.graph is not None
         changed: dict[int, None] = {}
         before, self.addresses = self.addresses, [_NOWHERE] * len(addresses)
-        for k, (old, new) in enumerate(zip(before, addresses, strict=True)):
-            if old != new:
-                for number, place, offset in self.users[k]:
-                    self.steps[number].point(place, new + offset)
-                    changed[number] = None
+        moved = [(k, new) for k, (old, new) in enumerate(zip(before, addresses, strict=True))
+                 if old != new]
+        if arena is not self.arena:
+            self.arena = None
+            moved.append((ARENA, arena.address))
+        for k, new in moved:
+            for number, place, offset in self.users[k]:
+                self.steps[number].point(place, new + offset)
+                changed[number] = None
         for number in changed:
             self.graph.update(number)
-        self.addresses = [*addresses]
+        self.addresses, self.arena = [*addresses], arena
 
-    def close(self, *, with_arena: bool) -> None:
-        """Free all that belongs to it. `with_arena`: also the arena, which no other has then."""
+    def close(self) -> None:
+        """Free all that belongs to it alone."""
         if self.graph is not None:
             self.graph.close()
-        for memory in (*[self.arena] * with_arena, *self.staging.values()):
+        for memory in self.staging.values():
             memory.close()

@@ -30,7 +30,8 @@ from targets.cuda.emit import KernelSource
 from targets.cuda.libraries import calls as library
 from targets.cuda.libraries import cublas, cudnn
 from targets.cuda.libraries.calls import LibraryLaunch
-from targets.cuda.runtime import driver, driver_graph, kernels
+from targets.cuda.runtime import driver, driver_graph, graph_cache, kernels
+from targets.cuda.runtime.arenas import Arenas
 from targets.cuda.runtime.driver_graph import CopyNode, RecordNode
 from targets.cuda.runtime.tensor_maps import Descriptor
 from tests.targets.cuda.fakes.fake_libraries import FakeCall, FakeConvolution, FakeProduct
@@ -88,6 +89,7 @@ class FakeDriver:
         patch.setattr(driver, "Event", partial(FakeEvent, self.streams))
         patch.setattr(driver, "device_name", lambda: "a fake")
         patch.setattr(driver_graph, "Graph", partial(FakeGraph, self))
+        patch.setattr(graph_cache, "ARENAS", Arenas())
 
     def install_compiler(self, patch: pytest.MonkeyPatch) -> None:
         """Replace Triton, too: kernels are emitted, but not compiled."""
