@@ -95,6 +95,14 @@ class Executable(ABC):
         """
         return ()
 
+    def spare(self, inputs: Collection[int]) -> Collection[int]:
+        """Let `run` compute outputs in the memory of these inputs, whose contents nobody needs
+        after a call, and which overlap nothing else.
+
+        To be called before the first run. Returns the inputs that are then overwritten.
+        """
+        return ()
+
     def share(self, other: Executable) -> None:
         """Use the constants of another program of the model where they are equal, to save memory.
 

@@ -40,7 +40,7 @@ from compiler.torch.graphs import compile_graph, note_of
 from compiler.torch.messages.breaks import show_break
 from compiler.torch.messages.eager import name_eager
 from compiler.torch.messages.logs import count_recompilation, with_dumps
-from compiler.torch.parts import Part, Run, Viewed
+from compiler.torch.parts import Part, Run, Viewed, with_weights
 from compiler.torch.reordered import Reordered
 from compiler.torch.saved import save_channels_last, take_strides
 from compiler.torch.training import (
@@ -130,8 +130,14 @@ def compiled_by(
         donated = donated_arguments(graph)
         take_strides(graph, inputs)
         written = take_writes(graph)
-        return with_own(compiled_step(graph, lambda inner: _boxed_program(
-            _program(kind, inner, chosen, written, {}, "backward", donated))), donated)
+        programs = list[Program]()
+
+        def compile_inner(inner: Any) -> Run:
+            programs.append(_program(kind, inner, chosen, written, {}, "backward", donated))
+            return _boxed_program(programs[-1])
+
+        return with_own(compiled_step(graph, compile_inner), donated,
+                        lambda: [k for p in programs for k in p.overwritten])
 
     table = decompositions(known)
     compiled = torch_module("torch._dynamo.backends.common").aot_autograd(
@@ -342,6 +348,14 @@ class Program:
             shared.keep(key, made)
         return made
 
+    @property
+    def overwritten(self) -> Sequence[int]:
+        """The arguments in whose memory results may lie."""
+        run = None if self.made is None else self.made[1]
+        if isinstance(run, (Part, Reordered, Viewed)):
+            return run.overwritten
+        return self.donated if self.made is None else ()
+
     def forget(self) -> None:
         """Look at all weights anew at the next call, since an optimizer has changed some of them.
         """
@@ -379,12 +393,3 @@ def _is_same(value: Any, given: Any) -> bool:
     """Whether a result that has been computed lies where it is to be written."""
     return value.device.type == "cpu" and value.data_ptr() == given.data_ptr() and (
         value.numel() > 0 and value.stride() == given.stride())
-
-
-def with_weights(
-    run: Run, weights: Mapping[str, Any], changed: Collection[str]
-) -> Run | None:
-    """The same code with other weights; None if it must be compiled again."""
-    if isinstance(run, (Part, Reordered, Viewed)):
-        return run.with_weights(weights, changed)
-    return None

@@ -240,7 +240,15 @@ class Part:
     def with_donated(self, arguments: Collection[int]) -> Part:
         """The same code for arguments of which these are not used after a call, and share memory
         with no others."""
-        return replace(self, donated=[n for n, k in enumerate(self.given) if k in arguments])
+        numbers = [n for n, k in enumerate(self.given) if k in arguments]
+        if self.on_gpu:
+            numbers = [*self.executable.loaded.spare(numbers)]
+        return replace(self, donated=numbers)
+
+    @property
+    def overwritten(self) -> list[int]:
+        """The arguments of the graph in whose memory results may lie."""
+        return [self.given[n] for n in self.donated]
 
     @cached_property
     def run(self) -> Callable[[Sequence[Any]], Sequence[Any]]:
@@ -357,6 +365,20 @@ class Viewed:
         """As for parts."""
         return replace(self, inner=self.inner.with_donated(arguments))
 
+    @property
+    def overwritten(self) -> Sequence[int]:
+        """As for parts."""
+        return self.inner.overwritten
+
     def __call__(self, *arguments: Any) -> Any:
         results = self.outer(*arguments, *self.inner(*arguments))
         return results[0] if self.single else results
+
+
+def with_weights(
+    run: Run, weights: Mapping[str, Any], changed: Collection[str]
+) -> Run | None:
+    """The same code with other weights; None if it must be compiled again."""
+    if isinstance(run, (Part, Reordered, Viewed)):
+        return run.with_weights(weights, changed)
+    return None

@@ -24,6 +24,9 @@ class Compiled(Protocol):
 
     def with_donated(self, arguments: Collection[int]) -> Any: ...
 
+    @property
+    def overwritten(self) -> Sequence[int]: ...
+
 
 @dataclass
 class Reordered:
@@ -55,6 +58,11 @@ class Reordered:
     def with_donated(self, arguments: Collection[int]) -> Reordered:
         """As for parts."""
         return replace(self, inner=self.inner.with_donated(arguments))
+
+    @property
+    def overwritten(self) -> Sequence[int]:
+        """As for parts."""
+        return self.inner.overwritten
 
     def __call__(self, *arguments: Any) -> Any:
         given = list(arguments)

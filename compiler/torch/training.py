@@ -35,7 +35,7 @@ def metadata() -> Any:
 
 def donated_arguments(graph: Any) -> list[int]:
     """The arguments of a backward graph that the forward graph has saved for it alone: intermediate
-    values on the CPU, each in memory of its own.
+    values, each in memory of its own.
 
     PyTorch finds none if the graph may run again (`retain_graph=True`), and later refuses that.
     """
@@ -44,12 +44,15 @@ def donated_arguments(graph: Any) -> list[int]:
     memories = [v.untyped_storage()._cdata for v in values
                 if hasattr(v, "dtype") and str(v.layout) == "torch.strided"]
     shared = {memory for memory, count in Counter(memories).items() if count > 1}
-    return [k for k in found if hasattr(values[k], "dtype") and values[k].device.type == "cpu"
+    return [k for k in found if hasattr(values[k], "dtype")
+            and values[k].device.type in ("cpu", "cuda")
             and values[k].untyped_storage()._cdata not in shared]
 
 
-def with_own(run: Run, donated: Sequence[int]) -> Run:
-    """A backward graph that takes copies of what it may overwrite if others refer to that, too.
+def with_own(run: Run, donated: Sequence[int], overwritten: Callable[[], Sequence[int]]) -> Run:
+    """A backward graph that takes copies of what it overwrites if others refer to that, too.
+
+    `overwritten`: those of the donated arguments, as far as it is known.
 
     Whoever has hooks on saved tensors, or asks a node of autograd for them, may keep them. Hooks
     may also return what they have kept, and the same memory twice.
@@ -59,7 +62,7 @@ def with_own(run: Run, donated: Sequence[int]) -> Run:
     owners = torch_module("torch._C")._storage_Use_Count
 
     def call(arguments: list[Any]) -> Any:
-        for k in donated:
+        for k in overwritten():
             # the argument ends here, unless others refer to it
             arguments[k] = own = arguments[k].detach()
             if owners(own.untyped_storage()._cdata) > _OWNERS:

@@ -1,14 +1,6 @@
-"""Outputs in the memory of inputs that nobody needs after the call, once all of them is read.
+"""Outputs in the memory of donated inputs, as `targets/donation.py` places them.
 
-    backward(%saved: 4 MiB, ...) -> (%dw: 2 MiB, %dv: 2 MiB)     %dw and %dv lie where %saved lay
-
-So a backward pass needs no memory for most of the gradients: what the forward pass has saved makes
-room for them. A step of the host function ends before the next one begins, so an output may have
-the memory of an input that is read for the last time in an earlier step than the one that first
-writes the output.
-
-An output keeps all memory of its input alive. Outputs therefore move in only together with others
-that fill most of it.
+A step of the host function ends before the next one begins, so steps are the time.
 
 Where the caller wants the contents of an output in an input, as with a cache of keys, it may also
 begin as a copy of this input, which is the last that reads it. Nothing is then copied.
@@ -22,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dialects.records import NamedTuple
+from targets.donation import Home, homes_of
 from targets.memory import ALIGNMENT
 
 if TYPE_CHECKING:
@@ -30,20 +22,6 @@ if TYPE_CHECKING:
     from dialects.symbolic.symbol import Symbol
     from targets.cpu.runtime.plan import RunPlan
     from targets.cpu.runtime.results import Result
-
-LEAST = 1 << 16
-"""Size in bytes from which an output moves in. A smaller one is not worth the look at a table."""
-
-MOST_LEFT = 4
-"""At most one part in so many of an input's memory may stay unused."""
-
-
-class Home(NamedTuple):
-    """Where an output lies: the number of an input, and the offset in its memory, in bytes."""
-
-    given: int
-    offset: int
-
 
 def homes(
     plan: RunPlan, donated: Collection[int], sizes: Mapping[Symbol, int],
@@ -53,23 +31,13 @@ def homes(
 
     There are none for a program that may end early and then run in another way on its inputs.
     """
-    times, found = plan.times, dict[int, Home]()
+    times = plan.times
     if not times.writes or _may_run_again(plan):
-        return found
-    rest = sorted((k for k, v in enumerate(outputs) if v.nbytes >= LEAST and times.writes[k] >= 0),
-                  key=lambda k: -outputs[k].nbytes)
+        return {}
     rooms = {k: prod(int(s.evaluate(sizes)) for s in plan.inputs[k].shape)
              * plan.inputs[k].dtype.itemsize for k in donated}
-    for given in sorted(rooms, key=lambda k: (-rooms[k], k)):
-        end, chosen = 0, dict[int, Home]()
-        for k in rest:
-            if times.reads[given] < times.writes[k] and end + outputs[k].nbytes <= rooms[given]:
-                chosen[k] = Home(given, end)
-                end += -(-outputs[k].nbytes // ALIGNMENT) * ALIGNMENT
-        if chosen and MOST_LEFT * (rooms[given] - end) <= rooms[given]:
-            found |= chosen
-            rest = [k for k in rest if k not in chosen]
-    return found
+    written = {k: v.nbytes for k, v in enumerate(outputs) if times.writes[k] >= 0}
+    return homes_of(rooms, dict(enumerate(times.reads)), written, dict(enumerate(times.writes)))
 
 
 def shared(plan: RunPlan, pairs: Mapping[int, int]) -> dict[int, int]:

@@ -4,14 +4,19 @@ A typical case is a key-value cache. As with XLA's input-output aliasing, the ca
 pairs. Whether a pair is possible is decided here, from the steps: the input must have been read
 before the first write of the output, or by the kernel that writes it. In that kernel each program
 must read exactly the elements that it then writes.
+
+The caller may also name inputs alone that it does not need after a call. Outputs then lie in their
+memory wherever `targets/donation.py` finds room.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
+from dialects.strata.array_type import ArrayType
 from targets.cuda.runtime.planned import Copy, HostPlan, Launch, Place, PlannedStep
+from targets.donation import Home, homes_of
 
 Step = PlannedStep
 
@@ -36,6 +41,40 @@ def with_donations(plan: HostPlan, pairs: Mapping[int, int]) -> list[Step]:
 
     moved = [step.moved(at) for step in plan.steps]
     return [s for s in moved if not (isinstance(s, Copy) and s.source == s.target)]
+
+
+def homes(plan: HostPlan, spare: Collection[int]) -> dict[int, Home]:
+    """The outputs -> their places in inputs that are spare, by number; none for open sizes, or for
+    a program of several ranks."""
+    count = len(plan.inputs)
+    if plan.exchanges or any(t.count.constant is None for t in (*plan.inputs, *plan.outputs)):
+        return {}
+    first, last = dict[int, int](), dict[int, int]()
+    for at, step in enumerate(plan.steps):
+        for place in step.places:
+            first.setdefault(place.memory, at)
+            last[place.memory] = at
+    written = {k: _bytes(t) for k, t in enumerate(plan.outputs) if count + k in first}
+    return homes_of({k: _bytes(plan.inputs[k]) for k in spare},
+                    {k: last.get(k, -1) for k in spare}, written,
+                    {k: first[count + k] for k in written})
+
+
+def with_homes(plan: HostPlan, found: Mapping[int, Home]) -> list[Step]:
+    """The steps with these outputs in their homes."""
+    moved = {len(plan.inputs) + k: home for k, home in found.items()}
+
+    def at(place: Place) -> Place:
+        home = moved.get(place.memory)
+        if home is None:
+            return place
+        return replace(place, memory=home.given, offset=place.offset + home.offset)
+
+    return [step.moved(at) for step in plan.steps]
+
+
+def _bytes(type_: ArrayType) -> int:
+    return (type_.count.constant or 0) * type_.dtype.itemsize
 
 
 def _may_share(steps: Sequence[Step], given: int, output: int) -> bool:

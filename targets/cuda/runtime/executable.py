@@ -167,6 +167,9 @@ class CudaExecutable(Executable):
     def donate(self, inputs: Mapping[int, int]) -> Collection[int]:
         return self._program.donate(inputs) if isinstance(self._program, GraphProgram) else ()
 
+    def spare(self, inputs: Collection[int]) -> Collection[int]:
+        return self._program.spare(inputs) if isinstance(self._program, GraphProgram) else ()
+
     def replay(self, count: int) -> float:
         """Milliseconds per replay of the last graph alone, for benchmarks; inputs do not change."""
         with self.last_state("replay") as (_, runner):

@@ -11,7 +11,7 @@ results it needs (`dependencies.py`). Arrays on the host are copied to the devic
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import cycle, islice
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +25,7 @@ from targets.cuda.runtime import driver, driver_graph
 from targets.cuda.runtime.arenas import ARENAS, Need
 from targets.cuda.runtime.constants import ALIGNMENT
 from targets.cuda.runtime.dependencies import Access, waits_of
-from targets.cuda.runtime.donation import donated, with_donations
+from targets.cuda.runtime.donation import donated, homes, with_donations, with_homes
 from targets.cuda.runtime.driver_graph import CopyNode
 from targets.cuda.runtime.kernels import Kernels
 from targets.cuda.runtime.memory import (
@@ -53,6 +53,7 @@ from targets.cuda.runtime.planned import (
 from targets.cuda.runtime.prepared_run import Call, Ready, Result, Step
 from targets.cuda.runtime.stream_order import DEFAULT, RunOrder
 from targets.cuda.runtime.variants.variant import Variant, variant_of
+from targets.donation import Home
 
 if TYPE_CHECKING:
     from dialects.strata.types import Array
@@ -81,6 +82,8 @@ class GraphProgram:
         """Where each constant lies; see `ConstantLayout.place`."""
         self._residents = weights.residents  # keeps them alive as long as their readers
         self.donated: dict[int, int] = {}
+        self.homes: dict[int, Home] = {}
+        """The places of outputs in inputs."""
         self._has_runner = False
 
     def donate(self, pairs: Mapping[int, int]) -> dict[int, int]:
@@ -88,7 +91,17 @@ class GraphProgram:
         if not self._has_runner:
             self.donated = donated(self.plan, pairs)
             self.plan.steps = with_donations(self.plan, self.donated)
+            self.homes |= {k: Home(given, 0) for k, given in self.donated.items()}
         return self.donated
+
+    def spare(self, inputs: Collection[int]) -> set[int]:
+        """Place outputs in these inputs, as far as there is room. To be called before `runner`.
+        Returns the inputs that runs then overwrite."""
+        if not self._has_runner:
+            found = homes(self.plan, inputs)
+            self.plan.steps = with_homes(self.plan, found)
+            self.homes |= found
+        return {home.given for home in self.homes.values()}.intersection(inputs)
 
     def runner(self, order: RunOrder) -> GraphRunner:
         """A runner whose runs follow the given order."""
@@ -138,7 +151,8 @@ class GraphRunner:
                 [a % ALIGNMENT for a in addresses]):
             tensors = [readable(v) for v in tensors]
             addresses = [v.data_ptr() for v in tensors]
-        outputs = [r.make() if r.given is None else tensors[r.given] for r in ready.results]
+        outputs = [r.make() if r.home is None else r.within(tensors[r.home.given])
+                   for r in ready.results]
         addresses += [v.data_ptr() for v in outputs]
         self._launch(ready, addresses, self._arena_on(stream, ready.need), stream)
         return outputs
@@ -148,12 +162,13 @@ class GraphRunner:
         inputs = [self._staged(k, v.nbytes, ready) for k, v in enumerate(arrays)]
         for memory, array in zip(inputs, arrays, strict=True):
             send(array, memory.address, stream)
-        outputs = [self._staged(len(arrays) + k, r.bytes, ready) if r.given is None
-                   else inputs[r.given] for k, r in enumerate(ready.results)]
-        addresses = [m.address for m in (*inputs, *outputs)]
+        outputs = [self._staged(len(arrays) + k, r.bytes, ready).address if r.home is None
+                   else inputs[r.home.given].address + r.home.offset
+                   for k, r in enumerate(ready.results)]
+        addresses = [*(m.address for m in inputs), *outputs]
         self._launch(ready, addresses, self._own_arena(ready.need.size), stream)
-        return [fetch(memory.address, r.shape, r.dtype, False, stream)
-                for r, memory in zip(ready.results, outputs, strict=True)]
+        return [fetch(address, r.shape, r.dtype, False, stream)
+                for r, address in zip(ready.results, outputs, strict=True)]
 
     def replay(self, count: int) -> float:
         """Milliseconds per replay of the last graph alone."""
@@ -262,7 +277,7 @@ class GraphRunner:
 
     def _results(self, sizes: Mapping[Symbol, int]) -> list[Result]:
         return [Result(tuple(int(s.evaluate(sizes)) for s in type_.shape), type_.dtype,
-                       self.program.donated.get(k))
+                       self.program.homes.get(k))
                 for k, type_ in enumerate(self.program.plan.outputs)]
 
     def _launch(self, ready: Ready, addresses: list[int], arena: Memory, stream: int) -> None:

@@ -251,7 +251,7 @@ def tensor_maker(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Callable[[], A
     """
     torch = sys.modules["torch"]
     kind, device = getattr(torch, dtype.name), torch.device(device_in_torch())
-    strides = tuple(prod(max(n, 1) for n in shape[k + 1:]) for k in range(len(shape)))
+    strides = _strides(shape)
     make = partial(torch.empty_strided, shape, strides, dtype=kind, device=device)
 
     def checked() -> Any:
@@ -261,6 +261,24 @@ def tensor_maker(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Callable[[], A
             raise _full(str(error)) from None
 
     return checked
+
+
+def tensor_within(owner: Any, offset: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+    """A contiguous tensor so many bytes into the memory of another one, which it keeps alive."""
+    storage = owner.untyped_storage()
+    start = owner.data_ptr() - storage.data_ptr() + offset
+    kind = getattr(sys.modules["torch"], dtype.name)
+    return owner.new_empty(0, dtype=kind).set_(
+        storage, start // dtype.itemsize, shape, _strides(shape))
+
+
+def dtype_name(tensor: Any) -> str:
+    """NumPy's name of a tensor's element type."""
+    return str(tensor.dtype).removeprefix("torch.")
+
+
+def _strides(shape: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(prod(max(n, 1) for n in shape[k + 1:]) for k in range(len(shape)))
 
 
 def tensor_of(array: Array, stream: int) -> Any:

@@ -19,9 +19,10 @@ from targets.cuda.runtime import driver_graph
 from targets.cuda.runtime.arenas import Need
 from targets.cuda.runtime.driver_graph import CopyNode
 from targets.cuda.runtime.kernels import PackedLaunch
-from targets.cuda.runtime.memory import Memory, tensor_maker
+from targets.cuda.runtime.memory import Memory, dtype_name, tensor_maker, tensor_within
 from targets.cuda.runtime.planned import ARENA
 from targets.cuda.runtime.variants.variant import Variant
+from targets.donation import Home
 
 Step = PackedLaunch | LibraryLaunch | CollectiveLaunch | CopyNode
 _NOWHERE = -1
@@ -42,11 +43,19 @@ class Call(NamedTuple):
 
 @dataclass(frozen=True)
 class Result:
-    """An output at certain sizes. `given`: the donated input in whose memory it is computed."""
+    """An output at certain sizes. `home`: its place in a donated input, if it has one."""
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
-    given: int | None = None
+    home: Home | None = None
+
+    def within(self, given: Any) -> Any:
+        """The output in the memory of the donated input; the input itself if it is alike."""
+        assert self.home is not None
+        if self.home.offset == 0 and tuple(given.shape) == self.shape and (
+                dtype_name(given) == self.dtype.name):
+            return given
+        return tensor_within(given, self.home.offset, self.shape, self.dtype)
 
     @cached_property
     def make(self) -> Callable[[], Any]:

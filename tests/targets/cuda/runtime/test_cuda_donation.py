@@ -9,10 +9,15 @@ import numpy as np
 import pytest
 
 from dialects.block import KernelOp
+from dialects.strata.array_type import ArrayType
 from dialects.strata.weights import WeightStore
+from dialects.symbolic.expr import Expr
+from dialects.symbolic.symbol import Symbol
 from targets.cuda.build.compile import CompileOptions
-from targets.cuda.planning.plan import can_overwrite
+from targets.cuda.planning.plan import can_overwrite, plan_host
 from targets.cuda.planning.program import load_module
+from targets.cuda.runtime.donation import homes
+from targets.cuda.runtime.memory import tensor_within
 from tests.targets.cuda.fakes.fake_driver import FakeDriver
 from tests.targets.cuda.fakes.fake_torch import FakeTorch
 from tests.targets.cuda.samples import parse
@@ -186,3 +191,65 @@ def test_no_thread_reads_what_another_one_wrote(width: int, wanted: bool) -> Non
     found = parse(state(width)).body.block.first_op
     assert isinstance(found, KernelOp)
     assert can_overwrite(found, 0, 2) == wanted
+
+
+SPARE = """
+  host.launch @add(%x, %x, %y) sizes()
+  host.launch @add(%k, %k, %z) sizes()
+  %v = host.view %y : f32[80, 5]
+  host.copy %v, %w
+"""
+"""%x is read before %z is written, and %k before %w."""
+
+
+@needs_triton
+def test_outputs_lie_in_inputs_that_are_read_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("targets.donation.LEAST", 1)
+    run = Model(monkeypatch, SPARE)
+    assert {*run.executable.spare([0, 1])} == {0, 1}
+    plan = run.executable._program.plan  # type: ignore[union-attr]
+    assert [{p.memory for p in s.places} for s in plan.steps] == [{0, 2}, {1, 0}, {2, 1}]
+    for seed in range(3):
+        x, k = np.random.default_rng(seed).standard_normal((2, 5, 80)).astype(np.float32)
+        y, z, w = run.executable.run([x, k])
+        np.testing.assert_array_equal(y, x + x)
+        np.testing.assert_array_equal(z, k + k)
+        np.testing.assert_array_equal(w, (x + x).reshape(80, 5))
+
+
+@needs_triton
+@pytest.mark.parametrize("spare", [[], [1], [0]], ids=str)
+def test_only_spare_inputs_are_overwritten(
+    monkeypatch: pytest.MonkeyPatch, spare: list[int]
+) -> None:
+    monkeypatch.setattr("targets.donation.LEAST", 1)
+    run = Model(monkeypatch, SPARE)
+    assert [*run.executable.spare(spare)] == spare
+    steps = run.executable._program.plan.steps  # type: ignore[union-attr]
+    written = {s.places[k].memory for s in steps for k in s.written}
+    assert written & {0, 1} == {*spare}
+
+
+def test_small_outputs_and_open_sizes_have_memory_of_their_own() -> None:
+    module = parse(f"""builtin.module {{ {ADD}
+      host.func @main(%x: {SHAPE}, %y: {SHAPE}) inputs ["x"] outputs ["y"] sizes() arena(0) {{
+        %h = host.alloc : {SHAPE}
+        host.launch @add(%x, %x, %h) sizes()
+        host.launch @add(%h, %h, %y) sizes()
+        host.return
+      }}
+    }}""")
+    plan = plan_host(module)
+    assert not homes(plan, [0])  # 1600 bytes
+    plan.inputs = plan.outputs = [
+        ArrayType("f32", np.dtype(np.float32), (Expr.symbol(Symbol.size("n")), Expr.of(80)))]
+    assert not homes(plan, [0])
+
+
+def test_tensors_within_another_one() -> None:
+    torch = pytest.importorskip("torch")
+    owner = torch.zeros(600, dtype=torch.bfloat16)[44:]
+    found = tensor_within(owner, 256, (3, 40), np.dtype(np.float32))
+    assert (found.shape, found.dtype, found.is_contiguous()) == ((3, 40), torch.float32, True)
+    assert found.data_ptr() == owner.data_ptr() + 256
+    assert found.untyped_storage().data_ptr() == owner.untyped_storage().data_ptr()
