@@ -207,7 +207,8 @@ def _ends_other_sums(nest: NestOp, read: Read, producer: NestOp) -> bool:
     """Whether `producer` rounds sums of products to fewer bytes, and `nest` needs another kernel.
 
     `nest` cannot share the kernel of the sums if it reduces, if it ends other sums as well, or if
-    it splits a dim as it reads (heads of attention, say) or reads a part of it, or picks elements.
+    it splits a dim as it reads (heads of attention, say) or reads a part of it, or picks elements,
+    or if it writes a part of a tensor, whose reader may select among all parts.
     Unrounded sums would then pass through memory.
     """
     width = byte_width(scalar_type(producer.results[0]))
@@ -216,7 +217,7 @@ def _ends_other_sums(nest: NestOp, read: Read, producer: NestOp) -> bool:
         return False
     makers = [v.owner for v in nest.inputs if isinstance(v.owner, NestOp)]
     ends = [*nest.inputs, *(v for m in makers if m.is_elementwise for v in m.inputs)]
-    elsewhere = not _reads_all(nest, read)
+    elsewhere = bool(nest.into) or not _reads_all(nest, read)
     return nest.is_reduction or elsewhere or any(v not in rounded for v in _sums(ends))
 
 

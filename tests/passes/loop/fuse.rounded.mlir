@@ -125,4 +125,48 @@ builtin.module {
     }
     strata.return %y
   }
+  // Or the parts of a tensor, among which its reader may select: columns of two products, in turns.
+  // CHECK: strata.func @parts
+  // CHECK: outs(f16[8, 6][i0, i1])
+  // CHECK: arith.truncf
+  // CHECK: outs(f16[8, 6][i0, i1])
+  // CHECK: arith.truncf
+  // CHECK: outs(f16[8, 12][i0, 2*i1])
+  // CHECK-NOT: arith.truncf
+  strata.func @parts(%x: f16[8, 4], %w: f16[4, 6], %v: f16[4, 6]) -> (f16[8, 12]) inputs ["x", "w", "v"] outputs ["y"] {
+    %a = loop.nest (i0: 8, i1: 6, reduce i2: 4) ins(%x[i0, i2], %w[i2, i1]) outs(add f32[8, 6][i0, i1]) {
+    ^bb0(%p: f16, %q: f16):
+      %e = arith.extf %p : f16 to f32
+      %f = arith.extf %q : f16 to f32
+      %m = arith.mulf %e, %f : f32
+      loop.yield %m
+    }
+    %b = loop.nest (i0: 8, i1: 6, reduce i2: 4) ins(%x[i0, i2], %v[i2, i1]) outs(add f32[8, 6][i0, i1]) {
+    ^bb0(%p: f16, %q: f16):
+      %e = arith.extf %p : f16 to f32
+      %f = arith.extf %q : f16 to f32
+      %m = arith.mulf %e, %f : f32
+      loop.yield %m
+    }
+    %c = loop.nest (i0: 8, i1: 6) ins(%a[i0, i1]) outs(f16[8, 6][i0, i1]) {
+    ^bb0(%p: f32):
+      %r = arith.truncf %p : f32 to f16
+      loop.yield %r
+    }
+    %d = loop.nest (i0: 8, i1: 6) ins(%b[i0, i1]) outs(f16[8, 6][i0, i1]) {
+    ^bb0(%p: f32):
+      %r = arith.truncf %p : f32 to f16
+      loop.yield %r
+    }
+    %z = loop.empty : f16[8, 12]
+    %g = loop.nest (i0: 8, i1: 6) ins(%c[i0, i1]) outs(f16[8, 12][i0, 2*i1]) into(%z) {
+    ^bb0(%p: f16):
+      loop.yield %p
+    }
+    %y = loop.nest (i0: 8, i1: 6) ins(%d[i0, i1]) outs(f16[8, 12][i0, 2*i1 + 1]) into(%g) {
+    ^bb0(%p: f16):
+      loop.yield %p
+    }
+    strata.return %y
+  }
 }
