@@ -1,4 +1,5 @@
-"""Which factors of a product are copied, so that their rows begin at multiples of a word.
+"""Which factors of a product are copied, so that their rows begin at multiples of a cache line, or
+of a word.
 
 Rows of an odd number of 16-bit floats are loaded one element at a time, and none of these loads can
 be asynchronous: 1952x448 @ 448x1313 took 2.3 times as long as with a padded factor. The copy
@@ -30,6 +31,8 @@ AGAIN = 1024
 LONG, SOME = 1024, 256
 """... or the least terms of a sum, over which a program waits for longer than a copy takes, and the
 least rows of the other factor then."""
+MOST_ADDED = 8
+"""Rows of a copy are cache lines where that makes them at most one part in so many longer."""
 WIDEST = 128
 """The most columns of a panel of a factor whose elements lie apart."""
 PLACES = 4096
@@ -40,10 +43,20 @@ def odd_factors(kernel: KernelOp, nest: NestOp, roles: Roles) -> Mapping[int, Bo
     """How to copy the factors of a `tl.dot` of rows by columns whose rows lie so; None: not."""
     if sum(map(is_contraction, kernel.nests)) > 1:
         return None
-    found = {k: Border(_matrix(nest, k), padded=False, multiple=WORD // width_of(v))
+    found = {k: Border(_matrix(nest, k), padded=False, multiple=_multiple(v))
              for k, v in enumerate(nest.inputs) if v in kernel.body.block.args
              and _is_copied(nest, k, roles)}
     return found or None
+
+
+def _multiple(value: SSAValue) -> int:
+    """Of how many elements the rows of a copy are a multiple: of those of a cache line, unless that
+    adds more than a part in MOST_ADDED to them."""
+    type_, width = value.type, width_of(value)
+    assert isinstance(type_, TensorType)
+    size = type_.shape[-1].constant or 0
+    return next((n for n in (Skew.LINES // width, Skew.SECTORS // width)
+                 if MOST_ADDED * (-size % n) <= size), WORD // width)
 
 
 def scattered_factors(kernel: KernelOp, nest: NestOp, roles: Roles) -> Mapping[int, Panel]:
