@@ -11,7 +11,7 @@ themselves.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 
 from xdsl.dialects import arith, math
 from xdsl.ir import Operation, SSAValue
@@ -90,11 +90,12 @@ def _sources(nest: NestOp) -> set[SSAValue]:
 def _work(nest: NestOp, kept: Collection[SSAValue]) -> int:
     """Operations per element, including those of the values that it needs computed."""
     makers = {v.owner for v in _computed_in(nest, kept)}
-    return sum(_body_work(n.body.block.ops) for n in (nest, *makers) if isinstance(n, NestOp))
+    return sum(body_work(n) for n in (nest, *makers) if isinstance(n, NestOp))
 
 
-def _body_work(ops: Iterable[Operation]) -> int:
-    return sum(_operation_work(op) for op in ops)
+def body_work(nest: NestOp) -> int:
+    """Operations per element of a nest's own body."""
+    return sum(map(_operation_work, nest.body.block.ops))
 
 
 def _operation_work(op: Operation) -> int:

@@ -22,6 +22,7 @@ from passes.analyses.loop.reuse import repeated_values
 from passes.analyses.loop.runs import LONG, common_rows, contiguous_axes, running_axis
 from passes.rewrites.loop.nests import gathered_inputs, is_copy
 from targets.cpu.machine import Machine
+from targets.cpu.scheduling.columns import column_tile
 from targets.cpu.scheduling.groups import adds_after, grouped_copy, is_grouped
 from targets.cpu.scheduling.matrices import matrix_levels
 from targets.cpu.scheduling.recurrences import schedule_recurrence
@@ -175,6 +176,9 @@ def _reduction(kernel: KernelOp, machine: Machine, lanes: Symbol | None = None) 
     if taps and lanes and (extents[lanes].constant or 0) <= TAP_VECTORS * machine.lanes:
         width = extents[lanes].constant or width
     levels = [Level("grid", a) for a in rows if a != lanes]
+    inner = [a for a in extents if a not in rows and a != lanes]
+    if lanes in rows and not turned and not taps:
+        width = column_tile(kernel, lanes, inner, machine)
     if turned in rows:
         levels = [x for x in levels if x.axis != turned]
         levels.append(Level("grid", turned, machine.lanes))
@@ -185,7 +189,6 @@ def _reduction(kernel: KernelOp, machine: Machine, lanes: Symbol | None = None) 
         levels[-1] = replace(levels[-1], tile=min(count, SCANNED_ROWS))
     if lanes in rows:
         levels.append(Level("grid", lanes, width, lanes=True))
-    inner = [a for a in extents if a not in rows and a != lanes]
     walked = {a.name for n in kernel.nests if n.is_scan for a in n.axes}
     inner.sort(key=lambda a: (a not in walked, a in reduce))  # what reads a scan is inside it
     levels += [Level("loop", a, machine.lanes if a == turned else 1, taps.get(a, 1))
