@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
 from itertools import takewhile
-from math import prod
 
 from xdsl.ir import SSAValue
 
@@ -19,6 +18,7 @@ from dialects.symbolic.size_products import product
 from dialects.symbolic.symbol import Symbol
 from passes.analyses.loop.runs import result_order, running_axis
 from passes.rewrites.loop.nests import gathered_inputs
+from targets.cpu.machine import Machine
 
 WAY_BYTES = 4096
 """Bytes of a way of the L1 cache: addresses this far apart compete for the same cache lines."""
@@ -34,8 +34,9 @@ STORED_SUM = 64
 """The longest sum for which the way that results are stored matters."""
 SHORT_SUM = 50
 """The longest sum that is fully unrolled."""
-WINDOW_ROWS = (2, 4)
-"""Rows of a window's tile along the two innermost axes: a block whose windows overlap."""
+WINDOW_ROWS, WINDOW_VECTORS = (2, 4), 2
+"""Vectors of a window's tile along the two innermost axes, a block whose windows overlap; and the
+most of these vectors that lie along the lanes."""
 
 Rows = tuple[tuple[Symbol, int], ...]
 """Axes with their tiles, outermost first."""
@@ -63,9 +64,20 @@ def is_window(nest: NestOp, lanes: Symbol) -> bool:
         any(lanes in e.symbols for e in m) for m in nest.input_maps)
 
 
-def window_rows(names: Sequence[Symbol], extents: Mapping[Symbol, Expr]) -> Rows:
-    """A small block of results along the innermost axes, one vector each."""
-    most = WINDOW_ROWS if len(names) > 1 else (prod(WINDOW_ROWS),)
+def window_width(extent: Expr, machine: Machine) -> int:
+    """The lanes of a window's tile: a vector, or two if they are a cache line at most. Two share
+    each address, whose test of the image's border takes as long as a load."""
+    line = machine.line_bytes // (machine.vector_bytes // machine.lanes)
+    most = min(WINDOW_VECTORS * machine.lanes, max(line, machine.lanes))
+    return machine.lanes if extent.constant is None else min(extent.constant, most)
+
+
+def window_rows(
+    names: Sequence[Symbol], extents: Mapping[Symbol, Expr], vectors: int
+) -> Rows:
+    """A small block of results along the innermost axes, of so many vectors each."""
+    first, last = WINDOW_ROWS
+    most = (first, last // vectors) if len(names) > 1 else (first * last // vectors,)
     return tuple((name, tile if (size := extents[name].constant) is None else even(size, tile))
                  for name, tile in zip(names[-2:], most, strict=True))
 

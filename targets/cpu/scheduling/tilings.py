@@ -32,6 +32,7 @@ from targets.cpu.scheduling.rows import (
     tile_order,
     tiled_rows,
     window_rows,
+    window_width,
 )
 
 WIDENING_REGISTERS = 8
@@ -101,8 +102,8 @@ def tiling_of(nest: NestOp, machine: Machine) -> Tiling | None:
     if matrices is not None:
         width, rows, window = matrices.width, matrices.rows, False
     elif window := bool(names) and is_window(nest, lanes):
-        width = min(extents[lanes].constant or machine.lanes, machine.lanes)
-        rows = window_rows(names, extents)
+        width = window_width(extents[lanes], machine)
+        rows = window_rows(names, extents, -(-width // machine.lanes))
     elif (row := stored_along(nest, lanes, names, machine.lanes)) is not None:
         width, rows = machine.lanes, ((row, machine.lanes),)
     else:
