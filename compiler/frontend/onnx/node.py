@@ -10,6 +10,7 @@ import onnx
 from onnx import AttributeProto
 from xdsl.ir import Attribute
 
+from compiler.frontend.choices import choose, equal
 from compiler.frontend.faults import Fault, UnknownValue
 from compiler.frontend.node import NodeBase, fixed
 from compiler.frontend.onnx.element_types import element_type
@@ -21,6 +22,9 @@ from dialects.records import dataclass
 from dialects.strata import types as t
 from dialects.strata.types import Array
 from dialects.symbolic.expr import Expr, Size
+
+MAX_LISTED = 8
+"""The length up to which a list of sizes or bounds of an open length is looked for."""
 
 
 def as_written(number: float) -> float:
@@ -144,13 +148,32 @@ class Node(NodeBase):
         return found
 
     # ------------------------------------------------------------------ known contents of inputs
-    def known_sizes(self, value: Value, what: str) -> list[Expr]:
+    def counted(self, value: Value, count: int | None) -> Value:
+        """A list, whose length a run must find to be `count` if it is open and `count` is given."""
+        if count is None or value.rank != 1 or value.shape[0].constant is not None:
+            return value
+        self.build.assume(value.shape[0], "==", count)
+        return value.reshape([count])
+
+    def of_chosen_length(self, value: Value, likely: int) -> Value:
+        """A list; if its length is open, calls choose it (`choices.py`), first the likely one."""
+        if value.rank != 1 or value.shape[0].constant is not None:
+            return value
+        lengths = [likely, *(k for k in range(MAX_LISTED + 1) if k != likely)]
+        chosen = choose(self.build, [equal(value.shape[0], k, str(k)) for k in lengths])
+        if not chosen:
+            raise Fault("a single run gives it lists of different lengths, and the number of dims "
+                        "would change with them")
+        return value.reshape([int(chosen)])
+
+    def known_sizes(self, value: Value, what: str, count: int | None = None) -> list[Expr]:
         """The contents as a list of size expressions.
 
         Contents that are known only at run time are bound to new sizes, so that they must not be
-        negative. Raises Fault for contents that cannot be sizes.
+        negative. `count`: how many the operator requires. Raises Fault for contents that cannot be
+        sizes.
         """
-        found = self.build.bind(value, what)
+        found = self.build.bind(self.counted(value, count), what)
         if found is None:
             raise UnknownValue(value, f"its {what} are known only at run time, and cannot be sizes",
                                "they must be few integers")
@@ -158,7 +181,7 @@ class Node(NodeBase):
 
     def known_size(self, value: Value, what: str) -> Expr:
         """The single number that an input holds, as a size expression. Raises Fault for several."""
-        found = self.known_sizes(value, what)
+        found = self.known_sizes(value, what, 1)
         if len(found) != 1:
             raise Fault(f"its {what} must be one number, not {value.type.short}")
         return found[0]

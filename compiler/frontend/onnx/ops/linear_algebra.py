@@ -72,8 +72,10 @@ def _eliminated(n: Node, x: Value) -> tuple[Value, Value]:
 @rounded_once
 def col_to_im(n: Node, x: Value, image: Value, block: Value) -> Value:
     """Add up blocks at their positions in the image, along one dim after the other."""
-    kernel, sizes = n.known_sizes(block, "block sizes"), n.known_sizes(image, "image sizes")
+    dims = block.type.count.constant or image.type.count.constant
+    kernel = n.known_sizes(block, "block sizes", dims)
     rank = len(kernel)
+    sizes = n.known_sizes(image, "image sizes", rank)
     strides, dilations = n.ints("strides", [1] * rank), n.ints("dilations", [1] * rank)
     pads = n.ints("pads", [0] * (2 * rank))
     if x.rank != 3 or not len(sizes) == len(strides) == len(dilations) == len(pads) / 2 == rank:

@@ -47,7 +47,7 @@ def upsample_by_attribute(n: Node, x: Value) -> Value:
 @onnx_op("Upsample", since=9)
 @onnx_op("Resize", since=10)
 def upsample(n: Node, x: Value, scales: Value) -> Value:
-    return _upsample(n, x, _factors(n, scales))
+    return _upsample(n, x, _factors(n, n.counted(scales, x.rank)))
 
 
 def _upsample(n: Node, x: Value, scales: Sequence[float | Value]) -> Value:
@@ -76,9 +76,9 @@ def resize(
 ) -> Value:
     axes = [n.axis(a, x.rank) for a in n.ints("axes", range(x.rank))]
     if scales is not None and scales.type.count.constant != 0:
-        lines = _by_scales(n, x, axes, _factors(n, scales))
+        lines = _by_scales(n, x, axes, _factors(n, n.counted(scales, len(axes))))
     elif sizes is not None:
-        lines = _by_sizes(n, x, axes, n.known_sizes(sizes, "sizes"))
+        lines = _by_sizes(n, x, axes, n.known_sizes(sizes, "sizes", len(axes)))
     else:
         raise Fault("neither scales nor sizes are given")
     kernel = _kernel(n)
@@ -141,6 +141,7 @@ def _by_sizes(n: Node, x: Value, axes: Sequence[int], sizes: Sequence[Expr]) -> 
 def _with_regions(n: Node, axes: Sequence[int], lines: Sequence[Line], roi: Value) -> list[Line]:
     """The lines with their parts of the region of interest: all starts, then all ends."""
     count = len(axes)
+    roi = n.counted(roi, 2 * count)
     if roi.type.count.constant not in (2 * count, None):
         raise Fault(f"{roi.type.count} regions are given for {count} axes; there must be two each")
     bounds = roi.reshape([2 * count]).cast(t.wide_element(roi.element))

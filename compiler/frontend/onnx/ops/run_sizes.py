@@ -37,12 +37,9 @@ def elements(n: Node, value: Value, what: str, count: int | None = None) -> Elem
     """
     if t.is_float(value.element):
         raise Fault(f"its {what} are floats")
+    value = n.counted(value, count)
     if value.type.count.constant is None:
-        if value.rank != 1 or count is None:
-            raise UnknownValue(
-                value, f"its {what} are known only at run time, and so is their number")
-        n.build.assume(value.shape[0], "==", count)
-        value = value.reshape([count])
+        raise UnknownValue(value, f"its {what} are known only at run time, and so is their number")
     return n.build.elements(value)
 
 
@@ -65,7 +62,7 @@ def reshape_at_run(n: Node, x: Value, shape: Value) -> list[Expr]:
     parts = elements(n, shape, "new sizes")
     wanted = [p if isinstance(p, Expr) else None for p in parts]
     open_ = [k for k, size in enumerate(wanted) if size is None]
-    places = n.constant(np.array(open_))
+    places = n.constant(np.array(open_, np.int64))
     chosen = f.gather(_resolved(n, x, shape.cast(t.i64)), places, axis=0)
     for k, size in zip(open_, n.known_sizes(chosen, "size"), strict=True):
         wanted[k] = size
@@ -127,13 +124,13 @@ def _resolved(n: Node, x: Value, wanted: Value) -> Value:
 
 
 # ---------------------------------------------------------------------- pad
-def signed_at_run(n: Node, value: Value, what: str) -> list[Expr]:
-    """Integers that may be negative.
+def signed_at_run(n: Node, value: Value, what: str, count: int) -> list[Expr]:
+    """Integers that may be negative, of which the operator requires `count`.
 
     One that is known only at run time is the difference of two sizes, one of which is 0.
     """
     found: list[Expr] = []
-    for part in elements(n, value, what):
+    for part in elements(n, value, what, count):
         if isinstance(part, Expr):
             found.append(part)
             continue

@@ -188,6 +188,8 @@ def affine_grid(n: Node, theta: Value, size: Value) -> Value:
 
     With align_corners, the first and the last element along each dim are at -1 and 1.
     """
+    dims = theta.shape[1].constant
+    size = n.of_chosen_length(size, 4) if dims is None else n.counted(size, dims + 2)
     sizes = n.known_sizes(size, "size")[2:]
     known = [s.constant for s in sizes if s.constant is not None]
     require_few(prod(known))

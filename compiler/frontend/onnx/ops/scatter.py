@@ -24,6 +24,10 @@ def scatter_elements(n: Node, x: Value, indices: Value, updates: Value) -> Value
 
 @onnx_op("ScatterND")
 def scatter_nd(n: Node, x: Value, indices: Value, updates: Value) -> Value:
+    length = indices.rank - 1 + x.rank - updates.rank
+    if indices.rank and indices.shape[-1].constant is None and 0 < length <= x.rank:
+        n.build.assume(indices.shape[-1], "==", length)
+        indices = indices.reshape([*indices.shape[:-1], length])
     n.require_vectors(indices, x.shape)
     return n(ScatterNdOp, x, indices, updates, combiner=n.text("reduction", "none"), order="any")
 
@@ -72,6 +76,6 @@ def max_unpool(n: Node, x: Value, indices: Value, shape: Value | None = None) ->
     result = n(ScatterElementsOp, zeros, places, flat, axis=0, combiner="none").reshape(sizes)
     if shape is None:
         return result
-    wanted = n.known_sizes(shape, "output shape")
+    wanted = n.known_sizes(shape, "output shape", x.rank)
     more = [w - s for w, s in zip(wanted, sizes, strict=True)]
     return n(PadOp, result, low=[0] * x.rank, high=more, mode="constant", value=0.0)

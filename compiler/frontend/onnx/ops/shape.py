@@ -29,6 +29,7 @@ MAX_NUMBERS = 2**24
 # ---------------------------------------------------------------------- reshape
 @onnx_op("Reshape", since=5)
 def reshape(n: Node, x: Value, shape: Value) -> Value:
+    shape = n.of_chosen_length(shape, x.rank)
     if shape.expressions is None:
         return x.reshape(reshape_at_run(n, x, shape))
     wanted = n.known_sizes(shape, "new sizes")
@@ -148,6 +149,7 @@ def concat(n: Node, x: Value, *others: Value) -> Value:
 @onnx_op("Expand")
 def expand(n: Node, x: Value, shape: Value) -> Value:
     """Bidirectional broadcasting: where the shape is 1, the size of the input is kept."""
+    shape = n.of_chosen_length(shape, x.rank)
     if shape.expressions is None:
         return expand_at_run(n, x, shape)
     return expanded(n.build, x, n.known_sizes(shape, "sizes"))
@@ -156,7 +158,7 @@ def expand(n: Node, x: Value, shape: Value) -> Value:
 @onnx_op("Tile", since=6)
 def tile(n: Node, x: Value, repeats: Value) -> Value:
     """[a, b] repeated (r, s) times: [1, a, 1, b] -> [r, a, s, b] -> [r*a, s*b]."""
-    times = n.known_sizes(repeats, "repeats")
+    times = n.known_sizes(repeats, "repeats", x.rank)
     if len(times) != x.rank:
         raise Fault(f"{len(times)} repeats are given for {x.rank} dims")
     if all(r.constant == 1 for r in times):
@@ -174,7 +176,7 @@ def constant_of_shape(n: Node, shape: Value) -> Value:
         raise Fault(f"its value has {value.size} elements instead of one")
     zero = np.array(0, np.float32)
     filled = n.constant(zero if value is None else value.reshape(()))
-    return filled.broadcast(n.known_sizes(shape, "sizes"))
+    return filled.broadcast(n.known_sizes(n.of_chosen_length(shape, 1), "sizes"))
 
 
 # ---------------------------------------------------------------------- shapes as values

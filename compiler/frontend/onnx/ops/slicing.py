@@ -41,8 +41,10 @@ def slice_(
     n: Node, x: Value, starts: Value, ends: Value, axes: Value | None = None,
     steps: Value | None = None,
 ) -> Value:
-    given = starts if axes is None else axes
-    first = elements(n, starts, "starts", given.type.count.constant or 1)
+    counts = [v.type.count.constant for v in (starts, ends, axes, steps) if v is not None]
+    length = next((c for c in counts if c is not None), None)
+    starts = n.of_chosen_length(starts, 1) if length is None else n.counted(starts, length)
+    first = elements(n, starts, "starts")
     count = len(first)
     last = elements(n, ends, "ends", count)
     step = [Expr.of(1)] * count if steps is None else elements(n, steps, "steps", count)
@@ -131,7 +133,7 @@ def reversed_(n: Node, x: Value) -> Value:
 def split(n: Node, x: Value, sizes: Value | None = None) -> list[Value]:
     axis = n.axis(n.integer("axis"), x.rank)
     if sizes is not None:
-        parts = n.known_sizes(sizes, "sizes")
+        parts = n.known_sizes(sizes, "sizes", len(n.outputs))
     elif n.has("split"):
         parts = list(map(Expr.of, n.ints("split")))
     else:
@@ -171,11 +173,13 @@ def pad(
 ) -> Value:
     fill, which = n.scalar(0, x) if value is None else value.reshape(()), list(range(x.rank))
     if axes is not None:
+        pairs = pads.type.count.constant
+        axes = n.of_chosen_length(axes, 1) if pairs is None else n.counted(axes, pairs // 2)
         known = [constant_of(a) for a in elements(n, axes, "axes")]
         which = [a for a in known if a is not None]
         if len(which) < len(known):
             which, pads = list(range(x.rank)), _of_all_axes(n, x, pads, axes)
-    return _pad(n, x, signed_at_run(n, pads, "pads"), which, fill)
+    return _pad(n, x, signed_at_run(n, pads, "pads", 2 * len(which)), which, fill)
 
 
 def _of_all_axes(n: Node, x: Value, pads: Value, axes: Value) -> Value:
