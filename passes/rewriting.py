@@ -27,6 +27,7 @@ from dialects.graph.base import Build, GraphOp
 from dialects.graph.shape import ReshapeOp
 from dialects.loop import AxesAttr
 from dialects.records import NamedTuple
+from dialects.strata.callees import callee_of
 from dialects.strata.control import ControlOp, function_of
 from dialects.strata.func import FuncOp
 from dialects.strata.sizes import AssumeOp, defined_sizes
@@ -258,9 +259,9 @@ def makes_choices(op: Operation) -> bool:
     """
     if not isinstance(op, ControlOp):
         return False
-    bodies = [function_of(op, name).body.block for name in op.callees]
+    callees = (callee_of(op, name) for name in op.callees)  # None: discarded by the importer
     return any((isinstance(inner, AssumeOp) and inner.choice is not None) or makes_choices(inner)
-               for body in bodies for inner in body.ops)
+               for callee in callees if isinstance(callee, FuncOp) for inner in callee.body.block.ops)
 
 
 def erase_unused(block: Block, context: StrataContext | None = None) -> int:
