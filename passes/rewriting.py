@@ -260,8 +260,9 @@ def makes_choices(op: Operation) -> bool:
     if not isinstance(op, ControlOp):
         return False
     callees = (callee_of(op, name) for name in op.callees)  # None: discarded by the importer
+    bodies = [callee.body.block for callee in callees if isinstance(callee, FuncOp)]
     return any((isinstance(inner, AssumeOp) and inner.choice is not None) or makes_choices(inner)
-               for callee in callees if isinstance(callee, FuncOp) for inner in callee.body.block.ops)
+               for body in bodies for inner in body.ops)
 
 
 def erase_unused(block: Block, context: StrataContext | None = None) -> int:
