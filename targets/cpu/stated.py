@@ -23,6 +23,7 @@ def facts_of(options: TargetOptions, default: Facts) -> Facts:
         byte_factors=machine.byte_factors,
         claims=(ConvFilterGradientOp.name,), claimed_channels=CHANNELS,  # which lie in lanes
         unclaimed_elements=frozenset(t for t in (f16, bf16) if machine.multiplies_matrices(t)),
+        bounds_walks=True,  # all heads and layers share the search
         coded_rows=2, blocked_rows=2, coded_growth=4,  # f32; arithmetic bounds more rows
         widens=frozenset(t for t in (f16, bf16) if not (
             machine.multiplies_groups(t) or machine.multiplies_matrices(t))),

@@ -2,33 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property, partial
-from math import inf
+from functools import partial
 from platform import machine as architecture
 from typing import TYPE_CHECKING
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp, StringAttr
-from xdsl.ir import Attribute, Operation
+from xdsl.ir import Operation
 
 from dialects.block import KernelOp
 from dialects.host import contents_of, host_function, host_functions
-from dialects.loop import KernelOp as LoopKernel
-from dialects.loop import NestOp, scalar_type
 from dialects.records import NamedTuple, dataclass
 from dialects.strata.mapped import MappedFiles
-from dialects.strata.schedule import Schedule
-from dialects.strata.types import Array, WeightAttr, bf16
+from dialects.strata.types import Array, WeightAttr
 from dialects.strata.weights import WeightStore
 from dialects.symbolic.symbol import Symbol
 from dialects.text.syntax import location_names
 from dialects.walking import walked
-from passes.analyses.loop.kinds import is_contraction
-from passes.analyses.loop.private import private_values
-from passes.analyses.loop.windows import Window
-from passes.contract import Facts, Packing
+from passes.contract import Facts
 from targets.base import Target
 from targets.cpu.architectures import ARCHITECTURES, platform_of
 from targets.cpu.build import worker
@@ -46,14 +39,9 @@ from targets.cpu.runtime.executable import CpuExecutable, Source, placed
 from targets.cpu.runtime.plan import RunPlan
 from targets.cpu.runtime.processors import FEATURES_VARIABLE, assumed_features, thread_count
 from targets.cpu.runtime.threads import thread_pool
+from targets.cpu.scheduled import CpuScheduling
 from targets.cpu.scheduling import search
 from targets.cpu.scheduling.options import OPTIONS
-from targets.cpu.scheduling.panels import panels
-from targets.cpu.scheduling.partial_sums import add_partial_levels
-from targets.cpu.scheduling.results import result_order
-from targets.cpu.scheduling.row_blocks import copy_rows, schedule_rows
-from targets.cpu.scheduling.rules import schedule_kernel
-from targets.cpu.scheduling.windows import MAX_LOSS, shorten
 from targets.cpu.stated import facts_of, machine_allowed
 from targets.cpu.stored import needs as needed_sets
 from targets.interface import Executable, TargetError, Timer
@@ -64,7 +52,6 @@ from targets.parts import (
     Emission,
     ReportProgress,
     Running,
-    Scheduling,
     Tuning,
     ignore_progress,
 )
@@ -75,61 +62,6 @@ if TYPE_CHECKING:
     from dialects.host.interpret import RunKernel
     from dialects.semantics.ring import Ring
     from targets.cpu.artifact.pieces import Parts
-
-MOST_APART = 64 << 20
-"""The most bytes of intermediate values, such as scores, between two products of bf16 factors that
-stay separate kernels."""
-
-
-# ---------------------------------------------------------------------- what passes ask
-class CpuScheduling(Scheduling):
-    """Tiles for vectors, registers and caches; panels; Winograd's windows."""
-
-    @cached_property
-    def machine(self) -> Machine:
-        return machine_allowed(self.options)
-
-    def schedule(self, kernel: LoopKernel) -> Schedule:
-        rule = schedule_rows if private_values(kernel) else schedule_kernel
-        return add_partial_levels(kernel, rule(kernel, self.machine))
-
-    def candidates(self, kernel: LoopKernel, around: Schedule) -> Sequence[Schedule]:
-        return search.candidates(kernel, around, self.machine)
-
-    def prepare(self, kernel: LoopKernel) -> None:
-        copy_rows(kernel)
-
-    def panels(
-        self, kernel: LoopKernel, nest: NestOp, constants: Collection[int]
-    ) -> Mapping[int, Packing]:
-        if private_values(kernel):  # operands keep their layouts
-            return {}
-        return panels(nest, constants, self.machine, kernel.schedule)
-
-    def result_order(self, kernel: LoopKernel) -> Sequence[int] | None:
-        if kernel.schedule or private_values(kernel):
-            return None
-        return result_order(kernel, self.machine)
-
-    def shorten(self, nest: NestOp, data: int, windows: Sequence[Window]) -> Sequence[Window]:
-        """`--precision fast` may lose more digits."""
-        most = inf if self.options.precision == "fast" else MAX_LOSS
-        return shorten(nest, data, windows, self.machine.costs.windows, most)
-
-    def joins_phases(self, zeros: int | None, kernels: int, element: Attribute) -> bool:
-        """Never: neighbours in a vector would read distant elements, each phase its own."""
-        return False
-
-    def apart_memory(self, kernel: LoopKernel) -> int:
-        """Fused kernels multiply plain f32 vectors, so separate kernels pay if they are faster.
-        With matrix registers the intermediate values may fill a share of the L3 cache. With dot
-        instructions, which do twice the work, they may be in memory."""
-        machine = self.machine
-        factors = {scalar_type(nest.inputs[0]) for nest in kernel.nests if is_contraction(nest)}
-        if factors and all(map(machine.multiplies_matrices, factors)):
-            return machine.caches[2] // 4
-        return MOST_APART if factors == {bf16} and machine.doubles_bf16 else 0
-
 
 # ---------------------------------------------------------------------- code
 class CpuEmission(Emission):

@@ -9,11 +9,12 @@ import pytest
 from xdsl.parser import Parser
 
 from dialects.loop import KernelOp
+from passes.contract import Rules
 from passes.loop.join_online import OnlineChain
 from passes.loop.joining.join_recomputed import RecomputedChain
 from passes.reasons import FASTER_APART
 from targets.base import TargetOptions, find_target
-from targets.cpu.target import CpuScheduling
+from targets.cpu.scheduled import CpuScheduling
 from tests.lowering import check_levels, lower
 
 CLASSIFIER = """
@@ -67,8 +68,15 @@ strata.func @main(%x: f32[64, 8], %a: f32[8, 256], %b: f32[256, 8])
 }"""
 
 
+class _Never(CpuScheduling):
+    """The CPU's rules without those that join what they are asked about."""
+
+    joins_online = Rules.joins_online
+    joins_recomputed = Rules.joins_recomputed
+
+
 class _Asked(CpuScheduling):
-    """The CPU's rules, which also answer what the CPU never does."""
+    """Rules that answer the same when they are asked."""
 
     def joins_online(self, kernel: KernelOp) -> bool:
         return False
@@ -91,14 +99,14 @@ def test_a_kernel_is_built_only_for_targets_that_may_want_it(
 
     monkeypatch.setattr(chain, "kernel", kernel)
     remarks: list[list[str]] = []
-    for rules in (_Asked, CpuScheduling):
+    for rules in (_Asked, _Never):
         context = find_target("cpu").bind(TargetOptions()).context()
         context.rules = rules("cpu", (), TargetOptions())
         context.facts = replace(context.facts, row_memory=0)  # nothing is joined by rows first
         for _ in lower(Parser(context, text).parse_module(), context):
             pass
         remarks.append([r.text for r in context.remarks if FASTER_APART.text in r.text])
-        assert context.rules.never(question) is (rules is CpuScheduling)
+        assert context.rules.never(question) is (rules is _Never)
         assert built.count(chain) == (1 if rules is _Asked else 0)
         built.clear()
     assert remarks[0] == remarks[1] and remarks[0]

@@ -5,7 +5,8 @@
     %s = nest (g: 8, r: 4, j, reduce d) ins(%q[4*g + r, d], %k[g, j, d])
 
 A program then computes a group of heads with matrix products, and loads the keys and values that
-they share once. Only for half precision: products of f32 would take as many instructions as before.
+they share once. When kernels are joined, only for half precision: products of f32 on a GPU would
+take as many instructions as before. Targets may divide others when they prepare kernels.
 """
 
 from __future__ import annotations
@@ -27,6 +28,12 @@ def share_heads(kernel: KernelOp) -> None:
             isinstance(v.type, TensorType) and is_half(v.type.element)
             for n in products for v in n.inputs):
         return
+    divide_heads(kernel)
+
+
+def divide_heads(kernel: KernelOp) -> None:
+    """Likewise, for factors of any type."""
+    products = [n for n in kernel.nests if is_contraction(n)]
     for axis in common_rows(kernel):
         size = _group_size(products[0], axis)
         if size is not None and all(_group_size(n, axis) == size for n in products):
