@@ -97,7 +97,7 @@ def test_only_live_keys_are_read(mask: str, shape: str, kind: str) -> None:
 
 def test_keys_that_only_a_run_counts() -> None:
     n, mask = torch.export.Dim("n", min=2), MASKS["both"]
-    shapes = ({}, {2: n}, {2: n}, {}, {1: n})
+    shapes: Any = ({}, {2: n}, {2: n}, {}, {1: n})
     run = compiler.compile(
         program_of(mask, inputs("groups", 0, torch.float32), shapes), cache="off")
     for keys, position in ((1024, 300), (7, 3), (2, 0), (KEYS, KEYS - 1)):
@@ -115,8 +115,11 @@ def test_short_caches_and_whole_ones_are_faster_in_separate_kernels() -> None:
     mask = MASKS["position"]
     assert "online" in kernels(inputs("groups", 0, torch.float32), mask)
     assert "online" not in kernels(inputs("groups", 0, torch.float32, 64), mask)
-    everything = torch.ones(1, 1, 1, KEYS, dtype=torch.bool)
-    assert "online" not in kernels(inputs("groups", 0, torch.float32), lambda *_: everything)
+
+    def everything(at: Any, position: Any, seen: Any) -> Any:
+        return torch.ones(1, 1, 1, KEYS, dtype=torch.bool)
+
+    assert "online" not in kernels(inputs("groups", 0, torch.float32), everything)
 
 
 def test_a_row_that_sees_nothing_is_zero() -> None:
