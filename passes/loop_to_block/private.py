@@ -25,7 +25,7 @@ from dialects.strata.types import BufferType, SizesAttr, TensorType
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.symbol import Symbol
 from passes.analyses.loop.private import is_elsewhere, reads_in
-from passes.analyses.loop.reuse import kept_values
+from passes.analyses.loop.reuse import kept_values, read_values
 from passes.analyses.loop.runs import common_rows
 from passes.loop_to_block.access import place
 from passes.loop_to_block.state import AxisState, Symbols, Tile
@@ -70,7 +70,8 @@ class Plan:
         self.kernel, self.schedule, self.states = kernel, schedule, states
         self.groups: list[list[SSAValue]] = []
         """Values that share memory, in order."""
-        for value in kept_values(kernel, schedule):
+        self.values = kept_values(kernel, schedule)
+        for value in self.values:
             shared = next((g for g in self.groups if self._takes_over(value, g[-1])), None)
             if shared is None:
                 self.groups.append([value])
@@ -147,7 +148,7 @@ class Plan:
         nests, own = self.kernel.nests, {s for e in stored for s in e.symbols}
         later = nests[nests.index(nest) + 1:]
         walked = own - set(common_rows(self.kernel))
-        return not any(source in n.inputs for n in later) and all(
+        return not any(source in read_values(n, self.values) for n in later) and all(
             r.map == stored for r in reads_in(self.kernel, source)
             if any(e.symbols & walked for e in r.map)) and self._is_alike(value, source)
 

@@ -75,6 +75,12 @@ def _computed_in(nest: NestOp, kept: Collection[SSAValue]) -> set[SSAValue]:
     return found
 
 
+def read_values(nest: NestOp, kept: Collection[SSAValue]) -> set[SSAValue]:
+    """Values that a nest reads, also through elementwise nests that it computes again."""
+    makers = [v.owner for v in _computed_in(nest, kept)]
+    return {*nest.inputs, *(v for n in makers if isinstance(n, NestOp) for v in n.inputs)}
+
+
 def _sources(nest: NestOp) -> set[SSAValue]:
     """All values that a nest's results depend on."""
     found: set[SSAValue] = set()
