@@ -116,6 +116,7 @@ def compiled_by(
             _program(kind, inner, chosen, written, aliases))), checks)
 
     def forward(graph: Any, inputs: Sequence[Any]) -> Run:
+        expand_flex_attention(graph)
         checks = take_checks(graph)
         written, aliases = take_writes(graph), aliases_of_arguments()
         check_writes(graph, written, aliases, examples, replays, first_result())
@@ -127,6 +128,7 @@ def compiled_by(
             _program(kind, inner, chosen, written, aliases, "forward"))), checks)
 
     def backward(graph: Any, inputs: Sequence[Any]) -> Run:
+        expand_flex_attention(graph)
         donated = donated_arguments(graph)
         take_strides(graph, inputs)
         written = take_writes(graph)

@@ -48,6 +48,9 @@ def check_writes(
         raise RunsEagerly("it writes into an argument with gaps and uses as_strided")
     outputs = output_nodes(graph)
     last = outputs[len(outputs) - len(written):]
+    is_wrapper = torch_module("torch.utils._python_dispatch").is_traceable_wrapper_subclass
+    if any(map(is_wrapper, examples)):  # whose parts are the results
+        examples, first = [getattr(n, "meta", {}).get("val") for n in outputs], 0
     if first is None:
         first = len(outputs) - len(written) - len(examples)
     for k, argument in aliases.items():

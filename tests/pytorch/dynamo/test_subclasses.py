@@ -148,6 +148,20 @@ def test_a_subclass_that_only_has_a_name() -> None:
     torch.testing.assert_close(found.as_subclass(Tensor), x.as_subclass(Tensor).sin() * 2)
 
 
+
+def test_nested_tensors_through_attention() -> None:
+    """Of which a graph returns the parts, views of its arguments among them."""
+    def function(x: Any) -> Any:
+        parts = x.unflatten(-1, (2, 4)).transpose(1, 2)
+        mixed = torch.nn.functional.scaled_dot_product_attention(parts, parts, parts)
+        return mixed.transpose(1, 2).flatten(-2).values()
+
+    fast = torch.compile(function, backend="strata", options=OPTIONS)
+    for rows in ([3, 5, 2], [4, 1, 6]):
+        x = torch.nested.nested_tensor([torch.randn(r, 8) for r in rows], layout=torch.jagged)
+        with torch.no_grad():
+            torch.testing.assert_close(fast(x), function(x))
+
 @pytest.fixture
 def mesh() -> Iterator[Any]:
     """One rank, without a network."""
