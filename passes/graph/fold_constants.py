@@ -10,9 +10,9 @@ folded either, with a remark. What is folded further takes nothing of it any mor
 the model, which may be packed, add to it what they may become. A transposition of more than 1 MB is
 kept if others read its operand as it is: an embedding that also computes the scores of words, say,
 or the caller, who holds the memory. Products read either order, so a single copy of the weight
-suffices. Integer codes of more than 1 MB that only products of few rows read stay codes, where the
-target converts them as it reads them (`Facts.coded_rows`). Values that depend on size symbols are
-not constant. Assumes nothing.
+suffices, unless the product itself is folded. Integer codes of more than 1 MB that only products of
+few rows read stay codes, where the target converts them as it reads them (`Facts.coded_rows`).
+Values that depend on size symbols are not constant. Assumes nothing.
 """
 
 from __future__ import annotations
@@ -117,10 +117,12 @@ class _Folding:
         return True
 
     def _is_read_both_ways(self, op: TransposeOp) -> bool:
-        """Whether only products read the result, while others read the operand."""
+        """Whether only products read the result, which are no constants themselves, while others
+        read the operand."""
         source = op.operands[0]
         assert isinstance(source.owner, ConstantOp)
-        return all(isinstance(use.operation, MatmulOp) for use in op.result.uses) and (
+        return all(isinstance(use.operation, MatmulOp) and not _follows(use.operation)
+                   for use in op.result.uses) and (
             source.owner.is_held(self.context.weights)
             or any(not isinstance(use.operation, TransposeOp) for use in source.uses))
 
@@ -163,6 +165,13 @@ class _Folding:
 
     def _remark(self, op: GraphOp, reason: str) -> None:
         self.context.remark(self.pass_, op, f"{op.name} not folded: {reason}")
+
+
+def _follows(op: Operation) -> bool:
+    """Whether what an operation reads are constants, or follows from nothing but constants at
+    once."""
+    return all(isinstance(v.owner, ConstantOp) or (isinstance(v.owner, GraphOp) and all(
+        isinstance(w.owner, ConstantOp) for w in v.owner.operands)) for v in op.operands)
 
 
 def _has_history(op: GraphOp, store: WeightStore) -> bool:

@@ -160,6 +160,35 @@ def test_weights_that_the_caller_holds_are_read_as_they_lie(held: bool) -> None:
     assert ("graph.transpose" in run_passes(module, "graph-fold-constants", context)) == held
 
 
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)], ids=["folded before", "folded after"])
+def test_products_of_weights_that_the_caller_holds_are_folded(order: tuple[int, int]) -> None:
+    """A table that a layer projects costs no product in a run, as where nobody holds the weight.
+    The product with an input still reads the weight as it lies."""
+    lines = ["%p = graph.reshape %r {shape = [4, 1024]} : f32[4, 1024]",
+             "%u = graph.transpose %w {perm = [1, 0]} : f32[1024, 512]"]
+    first, then = (lines[k] for k in order)
+    text = f"""builtin.module {{
+      strata.func @main(%a: f32[4, 1024]) -> (f32[4, 512]) inputs ["a"] outputs ["y"] {{
+        %w = graph.constant {{value = #strata.weight<"w", "key">}} : f32[512, 1024]
+        %r = graph.constant {{value = #strata.weight<"r", "table">}} : f32[2, 2, 1024]
+        %t = graph.transpose %w {{perm = [1, 0]}} : f32[1024, 512]
+        {first}
+        {then}
+        %z = graph.matmul %p, %u : f32[4, 512]
+        %x = graph.matmul %a, %t : f32[4, 512]
+        %y = graph.add %x, %z : f32[4, 512]
+        strata.return %y
+      }}
+    }}"""
+    context = StrataContext.with_dialects()
+    draw = np.random.default_rng(0)
+    context.weights.arrays["key"] = draw.standard_normal((512, 1024)).astype(np.float32)
+    context.weights.arrays["table"] = draw.standard_normal((2, 2, 1024)).astype(np.float32)
+    context.weights.held |= {"key"}
+    folded = run_passes(parse(text, context), "graph-fold-constants", context)
+    assert folded.count("graph.transpose") == folded.count("graph.matmul") == 1
+
+
 def test_large_broadcasts_stay() -> None:
     module, context = make_module(np.zeros(1, np.float32), (BroadcastOp, {"shape": [1 << 20]}))
     assert "graph.broadcast" in run_passes(module, "graph-fold-constants", context)
