@@ -19,12 +19,11 @@ from typing import Any, cast
 
 from compiler.frontend import formulas as f
 from compiler.frontend.faults import Fault
-from compiler.frontend.torch.core.conditions import Condition
+from compiler.frontend.torch.core.conditions import Condition, equal
 from compiler.frontend.torch.node import Node
-from compiler.frontend.values import Value, combined
+from compiler.frontend.values import Value
 from dialects.graph.base import GraphOp
 from dialects.graph.elementwise import AddOp, DivOp, MaxOp, MinOp, ModOp, MulOp, PowOp, SubOp
-from dialects.graph.logic import EqualOp
 from dialects.graph.unary import AbsOp, NegOp, SqrtOp
 from dialects.strata import types as t
 from dialects.symbolic.expr import Expr
@@ -92,9 +91,13 @@ def whole_of(n: Node, arguments: Sequence[Any]) -> Whole:
     return Whole(**vars(_FUNCTIONS[n.op].on_values(n, values)))
 
 
+def _unequal(left: Value, right: Value) -> Value:
+    return ~equal(left, right)
+
+
 TRUTHS: dict[str, Callable[..., Value]] = {
     "lt": _python.lt, "le": _python.le, "gt": _python.gt, "ge": _python.ge,
-    "eq": lambda a, b: combined(EqualOp, a, b), "ne": lambda a, b: ~combined(EqualOp, a, b),
+    "eq": equal, "ne": _unequal,
     "and_": _python.and_, "or_": _python.or_, "sym_not": _python.inv}
 """What compares such integers, and connects what that says."""
 

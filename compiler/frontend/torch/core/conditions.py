@@ -50,12 +50,13 @@ def condition_on(meta: Any, sizes: Sizes) -> Condition | None:
     return Condition(meta.node.expr, sizes) if type(meta).__name__ == "SymBool" else None
 
 
-def _equal(left: Value, right: Value) -> Value:
+def equal(left: Value, right: Value) -> Value:
+    """Whether two numbers are equal, as i1[]."""
     return combined(EqualOp, left, right)
 
 
 _RELATIONS: Mapping[str, Callable[[Value, Value], Value]] = {
-    "Equality": _equal, "Unequality": lambda a, b: ~_equal(a, b),
+    "Equality": equal, "Unequality": lambda a, b: ~equal(a, b),
     "LessThan": le, "GreaterThan": ge, "StrictLessThan": lt, "StrictGreaterThan": gt,
 }
 _CONNECTIVES: Mapping[str, Callable[[Value, Value], Value]] = {
