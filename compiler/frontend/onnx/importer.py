@@ -13,7 +13,6 @@ function of its own accesses such values through views (compiler/frontend/frames
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -25,7 +24,7 @@ from onnx import AttributeProto
 from xdsl.dialects.builtin import DictionaryAttr, ModuleOp, StringAttr
 from xdsl.ir import BlockArgument, Operation
 
-from compiler.diagnostics import StrataError
+from compiler.diagnostics import StrataError, log
 from compiler.frontend import ImportedModel, ImportOptions
 from compiler.frontend.builder import Builder
 from compiler.frontend.choices import Choices, first_possible
@@ -78,7 +77,6 @@ from dialects.strata.types import Array, TensorType, WeightAttr
 from dialects.strata.weights import WeightStore
 from dialects.text.syntax import identifier
 
-log = logging.getLogger("strata")
 SUBGRAPHS = ("If", "Loop")
 """Operators that pass strings to their subgraphs."""
 
@@ -127,7 +125,7 @@ def _import(file: OnnxFile, faults: Faults, options: ImportOptions) -> ImportedM
         if repeated is not None:
             return imported(Choices(options.outcomes), repeated)
     except (NotAlike, StrataError) as why:
-        log.debug("equal parts of the model are imported one by one: %s", why)
+        log().debug("equal parts of the model are imported one by one: %s", why)
     return first_possible(lambda choices: imported(choices, None), options.outcomes)
 
 
