@@ -46,10 +46,9 @@ class GraphToLoop(StrataPass):
 
     def run(self, context: StrataContext, module: ModuleOp) -> None:
         from passes.graph_to_loop.requirements import lower_requirements, move_requirements
-        from passes.graph_to_loop.rules import rules_for
+        from passes.graph_to_loop.rules import lowering_rules
 
-        lowered = {type(op) for op in walked(module) if _should_be_gone(op, context)}
-        rules = rules_for(lowered, context.plugins)
+        rules = lowering_rules(context.plugins)
         for func in functions(module):
             lower_requirements(func, context)
             rewrite(func, rules, context)

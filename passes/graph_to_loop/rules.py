@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, wraps
 from pathlib import Path
 from types import FunctionType, ModuleType
@@ -26,9 +26,6 @@ from passes.base import PassError
 from passes.rewriting import Rewriter, Rule
 
 _MARK = "lowered_operations"
-_COMMON = ("constants", "contraction", "convolution", "elementwise", "gathers", "reduction",
-           "shape")
-"""The modules of this folder that are enough for most models."""
 _Function = TypeVar("_Function", bound=Callable[..., object])
 
 
@@ -40,25 +37,13 @@ def lowers(*ops: type[GraphOp]) -> Callable[[_Function], _Function]:
     return mark
 
 
-def rules_for(
-    ops: Collection[type[Operation]], plugins: tuple[ModuleType, ...] = ()
-) -> Mapping[type[Operation], Sequence[Rule]]:
-    """Rules that lower operations of these classes, perhaps among others. Modules that most models
-    do not need are imported if one of the classes has no rule without them; no rule makes
-    operations of the graph level."""
-    common = lowering_rules(plugins, _COMMON)
-    return common if all(not common.keys().isdisjoint(op.__mro__) for op in ops) else (
-        lowering_rules(plugins))
-
-
 @cache
 def lowering_rules(
-    plugins: tuple[ModuleType, ...] = (), among: tuple[str, ...] = ()
+    plugins: tuple[ModuleType, ...] = ()
 ) -> Mapping[type[Operation], Sequence[Rule]]:
-    """Operation class -> its lowering. `plugins` are modules that add lowerings to ours; `among`
-    are the modules of this folder that are imported, by default all."""
-    names = among or [entry.name for entry in pkgutil.iter_modules([str(Path(__file__).parent)])]
-    own = [importlib.import_module(f"passes.graph_to_loop.{name}") for name in names]
+    """Operation class -> its lowering. `plugins` are modules that add lowerings to ours."""
+    own = [importlib.import_module(f"passes.graph_to_loop.{entry.name}")
+           for entry in pkgutil.iter_modules([str(Path(__file__).parent)])]
     found: dict[type[Operation], list[Rule]] = {}
     for module in (*own, *plugins):
         for function in vars(module).values():

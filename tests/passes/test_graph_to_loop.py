@@ -21,7 +21,7 @@ from dialects.strata.func import main_function
 from dialects.strata.types import Array, LiteralAttr
 from dialects.verifying import verify
 from passes.base import PassError, StrataContext
-from passes.graph_to_loop.rules import lowering_rules, rules_for
+from passes.graph_to_loop.rules import lowering_rules
 from passes.registry import parse_passes
 from tests.op_samples.graph_samples import SAMPLES, Sample, build_module
 from tests.op_samples.sample import BF16, F16, F32, F64, I1, I8, I32, I64, U8, S
@@ -149,13 +149,6 @@ def test_every_operation_has_one_lowering():
         g.ConstantOp, ForeignKernelOp}
     assert rules.keys() & composites == {g.ConvFilterGradientOp}, "that a target may claim"
     assert all(len(functions) == 1 for functions in rules.values())
-
-
-def test_rules_of_common_operations_are_enough_for_them():
-    common, every = rules_for([g.MatmulOp, g.AddOp]), lowering_rules()
-    assert g.TopKOp not in common
-    assert all(every[op] == rules for op, rules in common.items())
-    assert rules_for([g.MatmulOp, g.TopKOp]) == every
 
 
 # ---------------------------------------------------------------------- constants

@@ -10,11 +10,9 @@ from tests import processes
 
 ROOT = Path(__file__).parents[2]
 OF_OTHERS = ("compiler.frontend.torch", "compiler.frontend.stablehlo", "compiler.io.array_files",
-             "compiler.frontend.onnx.ops.resize", "passes.graph_to_loop.sorting",
              "passes.scripts", "passes.rewrites.handing_over", "targets.cpu.single",
              "targets.cuda", "targets.origins", "logging", "torch", "triton")
-"""Other frontends and targets, rare operators, and what only files of schedules and single commands
-need."""
+"""Other frontends and targets, and what only files of schedules and single commands need."""
 STANDARD = {"Facts", "Linear", "Part", "Target"}
 """Dataclasses of the standard library: bases of plugins' frozen classes, and one with slots."""
 

@@ -28,11 +28,6 @@ from compiler.plugins.plugin_faults import all_of, checked
 OpImporter = Callable[..., "Any | Sequence[Any]"]
 
 _MARK, _STRUCTURED = "onnx_operators", "takes_sequences"
-COMMON, STANDARD, EVERY = range(3)
-"""Which modules are imported: those that are enough for most models, all with operators of ONNX's
-own domain, or all."""
-_COMMON = ("activation", "contraction", "control", "convolution", "elementwise", "gather",
-           "normalization", "recurrent", "reduce", "shape", "slicing")
 _OTHER_DOMAINS = ("contrib", "ml")
 """How the names of modules begin whose operators are of other domains than ONNX's own."""
 
@@ -51,15 +46,16 @@ def onnx_op(
 
 @cache
 def importers(
-    plugins: tuple[ModuleType, ...] = (), which: int = EVERY
+    plugins: tuple[ModuleType, ...] = (), *, other_domains: bool = True
 ) -> dict[tuple[str, str], list[tuple[int, OpImporter]]]:
     """(domain, operator) -> its importers with their first versions, newest first.
 
-    `plugins`: modules with importers besides ours. `which`: `COMMON`, `STANDARD` or `EVERY` module
-    of ours.
+    `plugins`: modules with importers besides ours. `other_domains`: with those for operators of
+    other domains than ONNX's own, in modules that most models do not need.
     """
     own = [importlib.import_module(f"{__name__}.{entry.name}")
-           for entry in pkgutil.iter_modules(__path__) if _is_among(entry.name, which)]
+           for entry in pkgutil.iter_modules(__path__)
+           if other_domains or not entry.name.startswith(_OTHER_DOMAINS)]
     found: dict[tuple[str, str], list[tuple[int, OpImporter]]] = {}
     for module in (*own, *plugins):
         for function in vars(module).values():
@@ -69,12 +65,6 @@ def importers(
     for versions in found.values():
         versions.sort(key=lambda v: -v[0])
     return found
-
-
-def _is_among(module: str, which: int) -> bool:
-    if which == COMMON:
-        return module in _COMMON
-    return which == EVERY or not module.startswith(_OTHER_DOMAINS)
 
 
 def _checked(function: OpImporter) -> OpImporter:
@@ -90,12 +80,7 @@ def takes_sequences(importer: OpImporter) -> bool:
 def find_importer(
     domain: str, op_type: str, version: int, plugins: tuple[ModuleType, ...] = ()
 ) -> OpImporter | None:
-    """The importer of an operator in an opset version; None if there is none.
-
-    Modules are imported only if those before them do not have it, which most models never need.
-    """
-    for which in (EVERY,) if plugins else (COMMON, STANDARD, EVERY):
-        for since, function in importers(plugins, which).get((domain, op_type), ()):
-            if since <= version:
-                return function
-    return None
+    """The importer of an operator in an opset version; None if there is none."""
+    versions = [] if plugins else importers(other_domains=False).get((domain, op_type), [])
+    versions = versions or importers(plugins).get((domain, op_type), [])
+    return next((function for since, function in versions if since <= version), None)
