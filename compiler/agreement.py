@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from compiler.diagnostics import Problem, StrataError, some_of
 from compiler.instrument import Instrument
 from compiler.ranks import distributed, own_rank
 from compiler.version import __version__
-from dialects.records import NamedTuple
 from targets.communication import all_of
 
 if TYPE_CHECKING:

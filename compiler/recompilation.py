@@ -11,11 +11,11 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from compiler.diagnostics import StrataError
 from compiler.instrument import Instrument
-from dialects.records import NamedTuple, dataclass
+from dialects.records import dataclass
 from dialects.strata.assumptions import ChoiceError
 from dialects.strata.binding import bind_sizes
 

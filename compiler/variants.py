@@ -18,11 +18,11 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from compiler.diagnostics import StrataError, log
 from compiler.recompilation import TRIALS, Decisions, Recompiler
-from dialects.records import NamedTuple, dataclass
+from dialects.records import dataclass
 from dialects.strata.assumptions import ChoiceError, SizeError
 from targets.interface import Executable as Program
 from targets.locks import SafeLock, Turns

@@ -9,11 +9,12 @@ number always stands for the same rewrite.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Operation
 
-from dialects.records import NamedTuple, dataclass
+from dialects.records import dataclass
 from dialects.text.syntax import location_names
 
 

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import field
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from xdsl.ir import Operation, SSAValue
 from xdsl.traits import Pure
 
 from dialects.graph.constant import ConstantOp
-from dialects.records import NamedTuple, dataclass
+from dialects.records import dataclass
 from dialects.text.syntax import location_names, merge_locations
 
 _SHARED = "known when compiling: a constant that other nodes share"

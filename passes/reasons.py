@@ -8,9 +8,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
-
-from dialects.records import NamedTuple
+from typing import Literal, NamedTuple
 
 Kind = Literal["legality", "price", "rule"]
 NAMED = 2

@@ -17,7 +17,7 @@ of the context (`events.py`), the first of which keeps provenance: rules need no
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from xdsl.dialects.builtin import ArrayAttr, ModuleOp
 from xdsl.ir import Attribute, Block, Operation, SSAValue
@@ -26,7 +26,6 @@ from xdsl.traits import Pure
 from dialects.graph.base import Build, GraphOp
 from dialects.graph.shape import ReshapeOp
 from dialects.loop import AxesAttr
-from dialects.records import NamedTuple
 from dialects.strata.callees import callee_of
 from dialects.strata.control import ControlOp, function_of
 from dialects.strata.func import FuncOp

@@ -11,7 +11,7 @@ import importlib
 import sys
 from collections.abc import Callable, Sequence
 from functools import cache, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from dialects.ranks.collectives import (
     ALL_GATHER,
@@ -23,7 +23,6 @@ from dialects.ranks.collectives import (
     Collective,
     Group,
 )
-from dialects.records import NamedTuple
 from targets.interface import RankError
 
 _OPERATORS = {"sum": "SUM", "avg": "AVG", "product": "PRODUCT", "min": "MIN", "max": "MAX"}

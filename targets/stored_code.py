@@ -8,9 +8,7 @@ from __future__ import annotations
 import os
 import zlib
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
-
-from dialects.records import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from dialects.strata.types import Array

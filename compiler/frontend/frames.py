@@ -14,13 +14,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import field
+from typing import NamedTuple
 
 from xdsl.dialects.builtin import ArrayAttr, StringAttr
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
 from compiler.frontend.elements import Element
 from compiler.frontend.values import Value
-from dialects.records import NamedTuple, dataclass
+from dialects.records import dataclass
 from dialects.strata.assumptions import Outcome
 from dialects.strata.control import LoopOp
 from dialects.strata.func import FuncOp

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from xdsl.ir import Attribute
 
 from compiler.frontend import formulas as f
 from compiler.frontend.values import Value, combined
 from dialects.graph.elementwise import MaxOp
-from dialects.records import NamedTuple
 from dialects.strata import types as t
 from dialects.symbolic.expr import Size
 from dialects.symbolic.size_products import product

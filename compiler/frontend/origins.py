@@ -8,11 +8,10 @@ from if the import built no operation for them.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from xdsl.ir import Operation, SSAValue
 
-from dialects.records import NamedTuple
 from dialects.text.syntax import location_names
 
 SHOWN = 4

@@ -12,6 +12,7 @@ end of a dim of size 1 reads its only entry.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from compiler.frontend.choices import Chooses, choose, equal
 from compiler.frontend.values import Value, of_size
@@ -22,7 +23,6 @@ from dialects.graph.gather import GatherOp
 from dialects.graph.inference import agree_when_empty, certainly_differ
 from dialects.graph.logic import EqualOp, WhereOp
 from dialects.graph.shape import BroadcastOp
-from dialects.records import NamedTuple
 from dialects.strata import types as t
 from dialects.strata.assumptions import Outcome
 from dialects.symbolic.expr import Expr, Size

@@ -6,14 +6,13 @@ This module does not import xDSL, which cached models do not need.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from compiler.diagnostics import Problem, StrataError
 from compiler.io.defaults import default_problems, defaults_of
 from compiler.suggestions import nearest
-from dialects.records import NamedTuple
 from dialects.strata.array_type import ArrayType
 from dialects.strata.binding import EvaluationError, bind_sizes
 from dialects.symbolic.symbol import Symbol

@@ -16,9 +16,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, TypeAlias, cast
+from typing import Any, NamedTuple, TypeAlias, cast
 
-from dialects.records import NamedTuple, dataclass
+from dialects.records import dataclass
 from passes.analyses.graph.repetition import Repetition, Steps
 
 KEPT = 6

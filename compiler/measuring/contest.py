@@ -17,14 +17,13 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from compiler.diagnostics import Problem, StrataError
 from compiler.io.arrays import to_numpy
 from compiler.measuring.comparison import error_of
-from dialects.records import NamedTuple
 from targets.profiles import QUIET, seconds_waited
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from compiler.diagnostics import Problem, StrataError
 from compiler.faults import CompilerFault
@@ -34,7 +34,6 @@ from compiler.measuring.trial import trial
 from compiler.peers import Request, load_peer
 from compiler.pipeline.strategies import GROUPS, PER_OP, STRATEGIES, WHOLE_GRAPH
 from compiler.suggestions import hint_for
-from dialects.records import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from xdsl.utils.arg_spec import parse_pipeline
 from xdsl.utils.exceptions import ArgSpecParseError
@@ -23,7 +23,6 @@ from compiler.pipeline.passes_option import edit_steps, is_explicit
 from compiler.pipeline.steps import Step
 from compiler.pipeline.strategies import GROUPS, ONE_LAUNCH, steps_of
 from compiler.plugins.loading import Plugins
-from dialects.records import NamedTuple
 
 if TYPE_CHECKING:
     from xdsl.passes import ModulePass

@@ -13,10 +13,9 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import wraps
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from compiler.diagnostics import Problem, StrataError
-from dialects.records import NamedTuple
 from passes.installed import entry_points
 
 if TYPE_CHECKING:

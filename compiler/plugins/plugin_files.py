@@ -21,7 +21,7 @@ import sys
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from types import FunctionType, ModuleType
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from compiler.diagnostics import Problem, StrataError
 from compiler.pipeline.levels import LEVEL_NAMES, Level
@@ -29,7 +29,6 @@ from compiler.plugins.loading import Plugins
 from compiler.plugins.plugin_faults import entry_error, frames_of
 from compiler.plugins.watched import watch_operations, watch_target
 from compiler.suggestions import hint_for
-from dialects.records import NamedTuple
 from passes.installed import entry_points
 
 if TYPE_CHECKING:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from compiler.profiling.result import ProfileResult
-from dialects.records import NamedTuple
 from targets.communication import all_of
 
 

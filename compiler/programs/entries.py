@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from compiler.programs.entry import WHOLE, entry_size, read_entry, write_entry
-from dialects.records import NamedTuple
 from targets.files import folder_fault, mark_used, trim, warn_unkept
 
 if TYPE_CHECKING:

@@ -21,11 +21,10 @@ import os
 import struct
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from dialects.records import NamedTuple
 from dialects.strata.parallel import in_threads
 from targets.files import open_private, read_private, write_whole
 from targets.interface import TargetError

@@ -24,13 +24,12 @@ import os
 import time
 import zlib
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from compiler.options import cache_limit, cache_root
 from compiler.programs.circumstances import options_text, software_text
 from compiler.programs.entries import Entries, Found
 from compiler.programs.entry import DAMAGE
-from dialects.records import NamedTuple
 from targets.files import (
     folder_fault,
     read_private,

@@ -9,9 +9,8 @@ not for this caller.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dialects.records import NamedTuple
 from dialects.semantics.computations import computation_facts, read_computation
 from dialects.strata.array_type import dtype_named
 from dialects.strata.parallel import Arrays

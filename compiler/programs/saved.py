@@ -22,7 +22,7 @@ import os
 import platform
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -32,7 +32,6 @@ from compiler.options import CompileOptions, cache_root
 from compiler.programs.entry import DAMAGE, Damaged, Entry, read_entry, write_entry
 from compiler.programs.kept import stored_code
 from compiler.version import __version__
-from dialects.records import NamedTuple
 from targets.files import private_fault
 from targets.interface import TargetError
 from targets.stored_code import Loading

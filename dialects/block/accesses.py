@@ -20,14 +20,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import field
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from xdsl.ir import Block, SSAValue
 
 from dialects.block.kernel_ops import ForOp, KernelOp
 from dialects.block.memory_ops import LoadOp, StoreOp
 from dialects.block.tile_ops import ConvertOp, IndexOp
-from dialects.records import NamedTuple, dataclass
+from dialects.records import dataclass
 from dialects.strata.types import BufferType, TileType
 from dialects.symbolic.expr import Atom, Expr, apply_call
 from dialects.symbolic.inequalities import Span

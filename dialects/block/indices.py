@@ -13,11 +13,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import zip_longest
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from dialects.records import NamedTuple
 from dialects.strata.types import Array
 from dialects.symbolic.expr import Atom, Expr
 from dialects.symbolic.symbol import Symbol

@@ -8,11 +8,11 @@ store writes nothing.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from dialects.block.indices import Box, Index, Linear
-from dialects.records import NamedTuple
 from dialects.semantics.carriers import as_in
 from dialects.strata.types import Array
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
@@ -12,7 +12,6 @@ from xdsl.parser import Parser
 
 from dialects.context import make_context
 from dialects.graph.base import GraphOp
-from dialects.records import NamedTuple
 from dialects.semantics.evaluation import EvaluationContext
 from dialects.strata.func import FuncOp
 from dialects.strata.types import Array

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from dialects.graph.base import Attributes, ShapeError, ints_of
 from dialects.graph.inference import certain_sign
-from dialects.records import NamedTuple
 from dialects.semantics.views import strided
 from dialects.strata.types import Array
 from dialects.symbolic.expr import Expr, maximum, minimum

@@ -20,11 +20,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from dialects.records import NamedTuple, dataclass
+from dialects.records import dataclass
 
 if TYPE_CHECKING:
     from dialects.strata.types import Array

@@ -6,11 +6,10 @@ A kept program computes with the weights of its caller anew, so nothing here imp
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from dialects.records import NamedTuple
 from dialects.strata.array_type import dtype_named
 
 if TYPE_CHECKING:

@@ -8,11 +8,10 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from dialects.records import NamedTuple
 from dialects.semantics.views import strided
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.symbol import Symbol

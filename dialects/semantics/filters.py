@@ -7,11 +7,11 @@ Nothing here imports xDSL.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from dialects.records import NamedTuple, dataclass
+from dialects.records import dataclass
 from dialects.semantics.carriers import Carrier, as_in
 from dialects.strata.array_type import dtype_named
 from dialects.strata.parallel import Begun

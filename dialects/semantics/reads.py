@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from dialects.records import NamedTuple
 from dialects.semantics.carriers import as_in
 from dialects.semantics.domain import Domain, view_of
 from dialects.symbolic.expr import Expr

@@ -6,11 +6,10 @@ A kept program packs the weights of its caller anew, so nothing here imports xDS
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from dialects.records import NamedTuple
 from dialects.semantics.domain import Domain, Ranges, cut
 from dialects.semantics.reads import Input
 from dialects.strata.mapped import release

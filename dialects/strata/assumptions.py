@@ -7,9 +7,8 @@ as plain data, so that a compiled model runs without any IR. It does not import 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dialects.records import NamedTuple
 from dialects.strata.array_type import read_size, size_facts
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.symbol import Kind, Symbol

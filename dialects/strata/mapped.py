@@ -5,11 +5,9 @@ from __future__ import annotations
 import mmap
 from bisect import bisect_right
 from collections.abc import Sized
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
-
-from dialects.records import NamedTuple
 
 if TYPE_CHECKING:
     from dialects.strata.types import Array

@@ -11,9 +11,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextvars import copy_context
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
-
-from dialects.records import NamedTuple
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
     from dialects.strata.types import Array

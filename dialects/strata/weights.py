@@ -28,12 +28,12 @@ import math
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, cast
 from weakref import WeakValueDictionary
 
 import numpy as np
 
-from dialects.records import NamedTuple, dataclass
+from dialects.records import dataclass
 from dialects.strata.mapped import release
 from dialects.strata.parallel import Arrays, Begun, in_threads
 

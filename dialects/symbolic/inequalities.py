@@ -25,8 +25,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property, lru_cache
+from typing import NamedTuple
 
-from dialects.records import NamedTuple
 from dialects.symbolic.expr import Call, Expr
 from dialects.symbolic.facts import Facts, facts_about, is_plain, split_call, tightened
 from dialects.symbolic.intervals import Interval, interval_of

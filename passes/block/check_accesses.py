@@ -18,6 +18,7 @@ or the pass's own option `always`, asks for it. A second run finds nothing to ch
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import ModuleOp
@@ -35,7 +36,7 @@ from dialects.host import (
     ViewOp,
     host_functions,
 )
-from dialects.records import NamedTuple, dataclass
+from dialects.records import dataclass
 from dialects.strata import types as t
 from dialects.strata.control import ControlOp
 from dialects.strata.requirements import TrapOp

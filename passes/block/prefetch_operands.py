@@ -23,13 +23,14 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from math import prod
+from typing import NamedTuple
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, SSAValue
 
 from dialects.block import DotOp, ForOp, KernelOp, LoadOp, PrefetchOp, StoreOp
 from dialects.block.contract import find_contraction
-from dialects.records import NamedTuple, dataclass
+from dialects.records import dataclass
 from dialects.strata.types import BufferType, TileType, byte_width
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.size_products import product

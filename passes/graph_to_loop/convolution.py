@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from xdsl.ir import SSAValue
 
 from dialects.graph.base import Build, int_of
 from dialects.graph.convolution import ConvOp, kernel_sizes
 from dialects.graph.window import Window
-from dialects.records import NamedTuple
 from dialects.strata.types import TensorType, is_float
 from dialects.symbolic.expr import Expr
 from passes.graph_to_loop.contraction import contract

@@ -13,8 +13,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import groupby
 from math import gcd
+from typing import NamedTuple
 
-from dialects.records import NamedTuple, dataclass
+from dialects.records import dataclass
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.ranges import is_at_most
 

@@ -17,13 +17,13 @@ rounds are equal, since what differs is in tables, so they are compiled once.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from xdsl.ir import SSAValue
 
 from dialects.graph.constant import ConstantOp
 from dialects.graph.cumulative import CumulativeSumOp
-from dialects.records import NamedTuple
 from dialects.strata import types as t
 from dialects.strata.types import TensorType, tensor
 from dialects.symbolic.expr import Expr

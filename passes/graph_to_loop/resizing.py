@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import reduce
 from operator import add
+from typing import NamedTuple
 
 import numpy as np
 from xdsl.ir import BlockArgument, SSAValue
@@ -21,7 +22,7 @@ from xdsl.ir import BlockArgument, SSAValue
 from dialects.graph.base import Build, text_of
 from dialects.graph.inference import certainly_differ
 from dialects.graph.resize import ResizeOp, rounded_coordinates, source_coordinates
-from dialects.records import NamedTuple, dataclass
+from dialects.records import dataclass
 from dialects.strata import types as t
 from dialects.strata.func import ReturnOp
 from dialects.strata.types import tensor

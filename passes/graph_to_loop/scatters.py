@@ -25,6 +25,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import reduce
 from math import prod
+from typing import NamedTuple
 
 import numpy as np
 from xdsl.dialects.arith import IndexCastOp
@@ -34,7 +35,7 @@ from dialects.graph.base import int_of, text_of
 from dialects.graph.constant import ConstantOp
 from dialects.graph.scatter import ScatterElementsOp, ScatterNdOp
 from dialects.loop import IndexOp, NestOp, ViewOp, YieldOp
-from dialects.records import NamedTuple, dataclass
+from dialects.records import dataclass
 from dialects.semantics.numerics import highest, lowest
 from dialects.strata import types as t
 from dialects.strata.types import Array, tensor

@@ -16,13 +16,13 @@ element type, not on the number of elements.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from xdsl.ir import Attribute, SSAValue
 
 from dialects.graph.constant import ConstantOp
 from dialects.loop import EmptyOp, ViewOp
-from dialects.records import NamedTuple
 from dialects.strata import types as t
 from dialects.strata.types import tensor
 from dialects.symbolic.expr import Expr, minimum

@@ -19,11 +19,11 @@ first few elements lie in as many groups, those whose first elements come first.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from xdsl.ir import Attribute, SSAValue
 
 from dialects.loop import EmptyOp, ViewOp
-from dialects.records import NamedTuple
 from dialects.strata import types as t
 from dialects.strata.types import tensor
 from dialects.symbolic.expr import Expr, minimum

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import product
+from typing import NamedTuple
 
 import numpy as np
 from xdsl.ir import SSAValue
@@ -12,7 +13,6 @@ from dialects.graph.base import Build, int_of
 from dialects.graph.convolution import ConvTransposeOp, kernel_sizes
 from dialects.graph.window import Window
 from dialects.loop import EmptyOp
-from dialects.records import NamedTuple
 from dialects.semantics.numerics import widen
 from dialects.strata.types import TensorType, i1, is_float, tensor, wide_element
 from dialects.symbolic.expr import Expr

@@ -17,6 +17,7 @@ Enters: kernels, as `loop-join-online` leaves them. Leaves: kernels.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from xdsl.dialects import arith
@@ -24,7 +25,6 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute, Block, BlockArgument, Region, SSAValue
 
 from dialects.loop import Axis, CallOp, KernelOp, NestOp, YieldOp, scalar_type
-from dialects.records import NamedTuple
 from dialects.strata.types import TensorType, tensor
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.symbol import Symbol

@@ -14,12 +14,12 @@ where the new value is computed.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from xdsl.ir import SSAValue
 
 from dialects.block import StoreOp
 from dialects.loop import KernelOp, NestOp
-from dialects.records import NamedTuple
 from dialects.strata.schedule import Schedule
 from dialects.strata.types import BufferType, SizesAttr, TensorType
 from dialects.symbolic.expr import Expr

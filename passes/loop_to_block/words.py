@@ -11,9 +11,9 @@ A schedule gives the word size in elements (`words`).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from dialects.loop import NestOp
-from dialects.records import NamedTuple
 from dialects.strata.types import TensorType
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.size_products import product

@@ -16,13 +16,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence, Set
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from xdsl.dialects.builtin import LocationAttr, ModuleOp
 from xdsl.ir import Block, Operation, SSAValue
 
 from dialects.graph.constant import ConstantOp
-from dialects.records import NamedTuple
 from dialects.strata.control import CallOp
 from dialects.strata.func import FuncOp
 from dialects.strata.types import WeightsAttr

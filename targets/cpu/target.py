@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from platform import machine as architecture
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp, StringAttr
@@ -14,7 +14,7 @@ from xdsl.ir import Operation
 
 from dialects.block import KernelOp
 from dialects.host import contents_of, host_function, host_functions
-from dialects.records import NamedTuple, dataclass
+from dialects.records import dataclass
 from dialects.strata.mapped import MappedFiles
 from dialects.strata.types import Array, WeightAttr
 from dialects.strata.weights import WeightStore

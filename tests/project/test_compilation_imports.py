@@ -61,17 +61,3 @@ print(*sorted(v.__name__ for v in compiled if not issubclass(v, (
     xdsl.ir.Attribute, xdsl.ir.Operation, declarative_assembly_format.CustomDirective))))
 """)
     assert set(found.split()) == STANDARD
-
-
-def test_named_tuples_are_ours(tmp_path: Path) -> None:
-    """The standard library's make two classes and compile `__new__` and each annotation. Only
-    modules that must be imported without `dialects` have them."""
-    found = _after_compiling(tmp_path, """
-from dialects import records
-ours = {v for name, module in list(sys.modules.items())
-        if name.split(".")[0] in ("dialects", "passes", "targets", "compiler")
-        for v in vars(module).values()
-        if isinstance(v, type) and v.__module__ == name and hasattr(v, "_fields")}
-print(*sorted({v.__module__ for v in ours if not isinstance(v, type(records.NamedTuple))}))
-""")
-    assert set(found.split()) == {"compiler.diagnostics", "compiler.excerpts"}

@@ -9,13 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import Any, Protocol, cast
+from typing import Any, NamedTuple, Protocol, cast
 
 import onnx
 from onnx import AttributeProto, defs
 
 from compiler.frontend.onnx.contrib_signatures import MICROSOFT, STANDARD
-from dialects.records import NamedTuple
 
 
 class Definition(Protocol):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import onnx
 from onnx import AttributeProto
@@ -13,7 +13,7 @@ from compiler.frontend.frames import Frame
 from compiler.frontend.onnx.sequences import AnyValue
 from compiler.frontend.onnx.wire import Span
 from compiler.frontend.values import Value
-from dialects.records import NamedTuple, dataclass
+from dialects.records import dataclass
 from dialects.text.syntax import identifier
 
 Tensor: TypeAlias = onnx.TensorProto | onnx.SparseTensorProto

@@ -9,6 +9,7 @@ import heapq
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
+from typing import NamedTuple
 
 import onnx
 
@@ -23,7 +24,7 @@ from compiler.frontend.onnx.schema import (
     newest_opset,
     normalize,
 )
-from dialects.records import NamedTuple, dataclass
+from dialects.records import dataclass
 
 NamedNodes = list[tuple[str, onnx.NodeProto]]
 Around = tuple[set[str], ...]

@@ -15,8 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from mmap import mmap
-
-from dialects.records import NamedTuple
+from typing import NamedTuple
 
 _GRAPH, _INITIALIZER, _RAW_DATA = 7, 5, 9  # in ModelProto, GraphProto, TensorProto
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5

@@ -13,12 +13,11 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from compiler.frontend.faults import Fault, Faults
 from compiler.frontend.torch.library import torch_module
 from compiler.frontend.torch.sizes import Sizes
-from dialects.records import NamedTuple
 from dialects.symbolic.expr import Expr
 
 _MAX_TEXT = 4096

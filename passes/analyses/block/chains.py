@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from dialects.block import KernelOp, LoadOp, StoreOp
 from dialects.host import LaunchOp
-from dialects.records import NamedTuple, dataclass
+from dialects.records import dataclass
 from dialects.strata.types import BufferType
 from dialects.symbolic.expr import Call, Expr
 from dialects.symbolic.size_products import product

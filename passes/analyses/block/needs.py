@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import product
+from typing import NamedTuple
 
-from dialects.records import NamedTuple
 from dialects.symbolic.expr import Expr, minimum
 from dialects.symbolic.inequalities import Prover, Span
 from dialects.symbolic.size_products import product as product_of

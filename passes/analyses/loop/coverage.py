@@ -16,10 +16,10 @@ the others. True means certain; False means that no proof was found.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from dialects.loop import Axis
-from dialects.records import NamedTuple, dataclass
+from dialects.records import dataclass
 from dialects.symbolic.expr import Call, Expr
 from dialects.symbolic.facts import split_call
 from dialects.symbolic.inequalities import Prover

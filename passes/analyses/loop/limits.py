@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from operator import attrgetter
+from typing import NamedTuple
 
 import numpy as np
 from xdsl.dialects import arith
@@ -22,7 +23,6 @@ from xdsl.dialects.builtin import IntegerAttr
 from xdsl.ir import Block, Operation, SSAValue
 
 from dialects.loop import IndexOp, KernelOp, NestOp
-from dialects.records import NamedTuple
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.ranges import is_nonnegative, lower_bound
 from dialects.symbolic.symbol import Symbol

@@ -18,13 +18,13 @@ before it for what may be visible to blocks of rows (`passes.rewrites.kernels.vi
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from xdsl.dialects import arith, math
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
 from dialects.loop import IndexOp, KernelOp, NestOp
-from dialects.records import NamedTuple
 from dialects.semantics.scalar import operations_for
 from dialects.strata.schedule import Schedule
 from dialects.strata.types import i1

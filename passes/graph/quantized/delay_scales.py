@@ -25,6 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
@@ -41,7 +42,7 @@ from dialects.graph import (
 )
 from dialects.graph.base import ints_of
 from dialects.graph.composite import cast, reshaped
-from dialects.records import NamedTuple, dataclass
+from dialects.records import dataclass
 from dialects.strata.types import bf16, f16, f32, holds, is_float, is_narrow_float
 from dialects.symbolic.expr import Expr
 from passes.base import StrataContext, StrataPass

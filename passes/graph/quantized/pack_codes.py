@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
@@ -38,7 +39,6 @@ from dialects.graph import (
 )
 from dialects.graph.base import Build, GraphOp, ints_of
 from dialects.graph.composite import cast, part, reshaped
-from dialects.records import NamedTuple
 from dialects.strata.types import Array, f32, f64, i8, is_float, ui8
 from dialects.symbolic.size_products import product
 from passes.base import StrataContext, StrataPass

@@ -17,13 +17,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import count
+from typing import NamedTuple
 
 from xdsl.ir import Operation, SSAValue
 from xdsl.rewriter import Rewriter
 
 from dialects.host import FreeOp, FuncOp, ViewOp
 from dialects.host.calls import bound_sizes, varying_sizes
-from dialects.records import NamedTuple
 from dialects.strata.control import ControlOp, LoopOp
 from dialects.strata.sizes import AssumeOp, defined_sizes
 from dialects.strata.types import BufferType, SizesAttr, SymbolsAttr, buffer_type

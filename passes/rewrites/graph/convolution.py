@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import prod
+from typing import NamedTuple
 
 import numpy as np
 from xdsl.ir import Operation, SSAValue
@@ -30,7 +31,6 @@ from dialects.graph import (
     SubOp,
 )
 from dialects.graph.base import float_of, int_of, ints_of
-from dialects.records import NamedTuple
 from dialects.semantics.filters import Change, ChangedBias, ChangedFilter
 from dialects.strata.types import Array, is_float
 from dialects.text.syntax import location_name

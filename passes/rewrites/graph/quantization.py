@@ -21,6 +21,7 @@ depends on no sum of products is quantized as defined, also at ties.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from xdsl.ir import Block, Operation, SSAValue
@@ -50,7 +51,6 @@ from dialects.graph.base import int_of, ints_of
 from dialects.graph.composite import cast, reshaped
 from dialects.graph.inference import is_computed
 from dialects.graph.quantization import LinearOp, integer_limits
-from dialects.records import NamedTuple
 from dialects.strata.func import MAIN, FuncOp
 from dialects.strata.types import Array, TensorType, bit_width, f32, i32, is_float, wide_element
 from dialects.symbolic.expr import Expr

@@ -7,11 +7,11 @@ adjacent whole dims.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from xdsl.ir import SSAValue
 
 from dialects.loop import Axis, CallOp, IndexOp, KernelOp, NestOp, ViewOp, YieldOp
-from dialects.records import NamedTuple
 from dialects.strata.types import TensorType, shape_of, tensor
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.size_products import product

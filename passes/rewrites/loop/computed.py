@@ -12,6 +12,7 @@ joined kernel loads anyway, or no more bytes than it computes.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from typing import NamedTuple
 
 import numpy as np
 from xdsl.dialects import arith
@@ -19,7 +20,6 @@ from xdsl.ir import Block, Operation, Region, SSAValue
 
 from dialects.graph import ConstantOp
 from dialects.loop import Axis, CallOp, IndexOp, KernelOp, NestOp, YieldOp
-from dialects.records import NamedTuple
 from dialects.strata.types import TensorType, bit_width, byte_width, is_float, signless
 from dialects.strata.weights import WeightStore
 from dialects.symbolic.expr import Expr

@@ -14,6 +14,7 @@ finite number stands in for its maximum, so that its sum is 0 and not NaN.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from xdsl.dialects import arith
@@ -21,7 +22,6 @@ from xdsl.dialects.builtin import Float32Type, Float64Type, FloatAttr
 from xdsl.ir import Block, Region, SSAValue
 
 from dialects.loop import Axis, NestOp, YieldOp, scalar_type
-from dialects.records import NamedTuple
 from dialects.strata.types import dtype_of, tensor
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.symbol import Symbol

@@ -11,6 +11,7 @@ each of its rows (`add_search`). A kernel of its own asks what may be visible to
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from xdsl.dialects import arith
@@ -18,7 +19,6 @@ from xdsl.dialects.builtin import IntegerAttr
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from dialects.loop import Axis, IndexOp, KernelOp, NestOp, YieldOp
-from dialects.records import NamedTuple
 from dialects.strata.types import i32, tensor
 from dialects.symbolic.expr import Expr, Size
 from dialects.symbolic.symbol import Symbol

@@ -8,6 +8,8 @@ Comparing indices costs less than loading the mask, and it tells how far rows re
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import AnyFloat, FloatAttr
@@ -15,7 +17,6 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from dialects.graph import ConstantOp
 from dialects.loop import Axis, IndexOp, NestOp, YieldOp
-from dialects.records import NamedTuple
 from dialects.strata.types import Array, TensorType, i1, is_float, signless
 from dialects.strata.weights import WeightStore
 from dialects.symbolic.expr import Expr

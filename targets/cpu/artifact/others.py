@@ -7,8 +7,8 @@ holds theirs, asks them first (`others.c`), and so is the only one that callers 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
-from dialects.records import NamedTuple
 from targets.cpu.artifact.ports import Ports
 
 OPEN = "create_beside"

@@ -18,11 +18,11 @@ import tempfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from dialects.records import NamedTuple, dataclass
+from dialects.records import dataclass
 from targets.cpu.architectures import Platform
 from targets.cpu.artifact.cross import (
     SUFFIXES,

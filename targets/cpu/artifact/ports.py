@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
-from dialects.records import NamedTuple
 from dialects.strata.array_type import ArrayType
 from dialects.symbolic.symbol import Symbol
 from targets.cpu.artifact.binding import input_symbols

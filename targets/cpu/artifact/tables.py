@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
-from dialects.records import NamedTuple
 from dialects.strata.array_type import ArrayType
 from dialects.strata.assumptions import MAX_SIZE
 from targets.cpu.artifact.binding import (

@@ -15,8 +15,9 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import field
+from typing import NamedTuple
 
-from dialects.records import NamedTuple, dataclass
+from dialects.records import dataclass
 from targets.cpu.build.native import Image
 
 _X86_64, _RELOCATABLE = 62, 1

@@ -17,10 +17,10 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from heapq import heappop, heappush
 from queue import SimpleQueue
+from typing import NamedTuple
 
 import llvmlite.binding as llvm
 
-from dialects.records import NamedTuple
 from targets.cpu.build import worker
 from targets.cpu.build.cache import ObjectCache, object_key
 from targets.cpu.build.helpers import LOST, Helper, are_foreseen, dismiss, foresee, helper

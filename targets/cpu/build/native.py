@@ -8,9 +8,8 @@ from __future__ import annotations
 import ctypes
 import mmap
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
-from dialects.records import NamedTuple
 from targets.interface import TargetError
 
 

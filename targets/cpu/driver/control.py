@@ -13,11 +13,11 @@ the caller provides. Every thread has its own words, with the same contents.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
 
 from xdsl.ir import Operation, SSAValue
 
 from dialects.host.calls import bound_sizes, varying_sizes
-from dialects.records import NamedTuple
 from dialects.strata.control import ControlOp, IfOp, LoopOp
 from dialects.strata.sizes import defined_sizes
 from dialects.strata.types import BufferType, Shaped, buffer_type

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from xdsl.ir import Operation
 
 from dialects import host
-from dialects.records import NamedTuple
 from dialects.strata.assumptions import LARGEST_NUMBER, MAX_SIZE
 from dialects.strata.requirements import RequireOp, TrapOp
 from dialects.strata.sizes import AssumeOp, SizeOp, defined_sizes

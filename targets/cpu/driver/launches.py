@@ -5,10 +5,10 @@ them.
 from __future__ import annotations
 
 from math import prod
+from typing import NamedTuple
 
 from dialects import block as bl
 from dialects import host
-from dialects.records import NamedTuple
 from dialects.symbolic.expr import Expr
 from targets.cpu.emit.kernel import private_bytes
 from targets.cpu.machine import Machine

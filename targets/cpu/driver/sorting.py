@@ -15,12 +15,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import cache
+from typing import NamedTuple
 
 from xdsl.ir import Operation, SSAValue
 
 from dialects.block import LoadOp, MapOp, ScanOp, StoreOp
 from dialects.block.programs import tile_type
-from dialects.records import NamedTuple
 from dialects.strata.types import i64
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.symbol import Symbol

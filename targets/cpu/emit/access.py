@@ -11,11 +11,11 @@ from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from operator import mul
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from xdsl.ir import Attribute
 
-from dialects.records import NamedTuple, dataclass
+from dialects.records import dataclass
 from dialects.strata import types as t
 from dialects.strata.types import TileType
 from dialects.symbolic.expr import Call, Expr

@@ -13,13 +13,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from dialects import block as bl
 from dialects.block.programs import tile_type
-from dialects.records import NamedTuple, dataclass
+from dialects.records import dataclass
 from dialects.strata import types as t
 from dialects.strata.schedule_options import STREAM
 from dialects.strata.types import TileType, buffer_type

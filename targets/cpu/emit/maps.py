@@ -8,12 +8,12 @@ loop over the tile's positions, with the operands that differ between positions 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from xdsl.dialects import arith, math
 from xdsl.ir import Operation, SSAValue
 
 from dialects import block as bl
-from dialects.records import NamedTuple
 from dialects.strata.types import TileType
 from dialects.symbolic.expr import Expr
 from targets.cpu.emit.build import Builder

@@ -8,13 +8,12 @@ floats are widened to f32 for arithmetic, and narrowed after every operation.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from xdsl.dialects import arith, math
 from xdsl.dialects.builtin import FloatAttr, IntegerAttr
 from xdsl.ir import Attribute, Operation, SSAValue
 
-from dialects.records import NamedTuple
 from dialects.semantics.remainder import RemFOp
 from dialects.strata import types as t
 from targets.cpu.emit import math as approximations

@@ -14,7 +14,7 @@ from functools import cache
 from itertools import product
 from math import prod
 from operator import mul
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from xdsl.dialects.builtin import (
@@ -28,7 +28,7 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.ir import Attribute
 
-from dialects.records import NamedTuple, dataclass
+from dialects.records import dataclass
 from dialects.strata import types as t
 from dialects.strata.types import TileType
 from dialects.symbolic.remembered import computed_once

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-from dialects.records import NamedTuple
 from targets.cpu.llvm import native
 from targets.cpu.llvm.layout import (
     BOOL,

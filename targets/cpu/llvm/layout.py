@@ -19,9 +19,19 @@ import inspect
 import types
 from collections.abc import Callable
 from functools import cache
-from typing import Annotated, Any, Generic, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    Generic,
+    NamedTuple,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
-from dialects.records import NamedTuple, dataclass
+from dialects.records import dataclass
 
 T = TypeVar("T")
 

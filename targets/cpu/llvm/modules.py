@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
-from dialects.records import NamedTuple
 from targets.cpu.llvm.native import Callee, Native, Setting, Settings
 from targets.cpu.llvm.translate import translate
 

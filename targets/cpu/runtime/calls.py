@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dialects.records import NamedTuple
 from targets.cpu.runtime.arenas import ARENAS, Arena, Need
 from targets.cpu.runtime.exchanges import Exchanger
 from targets.cpu.runtime.heap import Heap

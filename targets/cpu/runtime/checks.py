@@ -6,9 +6,8 @@ Checks are plain data, so that a compiled model can be stored in a file with the
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dialects.records import NamedTuple
 from dialects.strata.assumptions import (
     AccessError,
     Assumption,

@@ -10,11 +10,10 @@ import ctypes
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from dialects.records import NamedTuple
 from dialects.strata.binding import EvaluationError, bind_sizes
 from dialects.strata.mapped import MappedFiles, release
 from dialects.strata.parallel import in_threads
@@ -24,9 +23,10 @@ from targets.cpu.build.address import address_of
 from targets.cpu.runtime.arenas import LARGE, Arena, Need
 from targets.cpu.runtime.calls import Binding, Bound, CallState, Kind, kinds, most_states
 from targets.cpu.runtime.checks import EXCHANGE, SIGNAL
-from targets.cpu.runtime.donation import LEAST, Home, homes, lender, shared
+from targets.cpu.runtime.donation import Home, homes, lender, shared
 from targets.cpu.runtime.results import Result
 from targets.cpu.runtime.threads import FIRST_ARGUMENT, NO_POOL, thread_pool, torch_is_loaded
+from targets.donation import LEAST
 from targets.interface import Executable, Shape, T
 from targets.memory import ALIGNMENT, aligned_bytes
 

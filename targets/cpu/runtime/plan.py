@@ -6,9 +6,8 @@ It can be written to a file and read back, and nothing here imports xDSL.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dialects.records import NamedTuple
 from dialects.strata.array_type import ArrayType, read_size, size_facts
 from dialects.strata.assumptions import Assumption, choices_first
 from dialects.symbolic.expr import Expr

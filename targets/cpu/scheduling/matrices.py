@@ -10,9 +10,9 @@ processes a few rows at a time, in vectors.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from dialects.loop import KernelOp, NestOp, extents_of, scalar_type
-from dialects.records import NamedTuple
 from dialects.strata import types as t
 from dialects.strata.schedule import Level
 from dialects.symbolic.expr import Expr

@@ -16,9 +16,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from dialects.loop import KernelOp, NestOp
-from dialects.records import NamedTuple
 from dialects.strata.schedule import Level, Schedule
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.symbol import Symbol

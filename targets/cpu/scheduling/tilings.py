@@ -9,9 +9,9 @@ Tile sizes follow from the kernel's own sizes and the machine's registers.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from dialects.loop import NestOp, extents_of
-from dialects.records import NamedTuple
 from dialects.strata.schedule import Schedule
 from dialects.strata.types import TensorType, byte_width, is_float
 from dialects.symbolic.expr import Expr

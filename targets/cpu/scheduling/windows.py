@@ -15,9 +15,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import combinations, product
 from math import inf, prod
+from typing import NamedTuple
 
 from dialects.loop import NestOp, extents_of
-from dialects.records import NamedTuple
 from dialects.strata.types import TensorType
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.symbol import Symbol

@@ -5,8 +5,8 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
-from dialects.records import NamedTuple
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.symbol import Symbol
 from targets.cpu.artifact.c_text import CExpressions, SharedExpressions, quoted

@@ -9,9 +9,8 @@ from __future__ import annotations
 import ctypes
 from ctypes import byref, c_bool, c_char, c_float, c_int, c_int64, c_size_t, c_void_p
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
-from dialects.records import NamedTuple
 from targets.cuda.build.packages import load
 from targets.cuda.errors import CudaError
 from targets.cuda.libraries import cublas

@@ -25,10 +25,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
-from typing import Any
+from typing import Any, NamedTuple
 
 from dialects.ranks.collectives import Group
-from dialects.records import NamedTuple
 from targets.communication import Exchange, patience_of, process_group
 from targets.cuda.errors import CudaError
 from targets.cuda.libraries.collectives import torch_module

@@ -11,11 +11,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
-from dialects.records import NamedTuple
 from dialects.strata.array_type import ArrayType, read_size, size_facts
 from dialects.strata.assumptions import Assumption, check_with_choices
 from dialects.symbolic.expr import Expr

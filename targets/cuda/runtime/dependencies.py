@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
-
-from dialects.records import NamedTuple
+from typing import NamedTuple
 
 
 class Access(NamedTuple):

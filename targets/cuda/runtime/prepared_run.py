@@ -7,11 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from dialects.records import NamedTuple
 from dialects.symbolic.symbol import Symbol
 from targets.cuda.libraries.calls import LibraryLaunch
 from targets.cuda.libraries.collectives import CollectiveLaunch

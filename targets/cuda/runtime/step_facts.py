@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
-from dialects.records import NamedTuple
 from dialects.strata.array_type import ArrayType, read_size, size_facts
 from dialects.symbolic.expr_syntax import symbol_of
 from dialects.symbolic.symbol import Symbol

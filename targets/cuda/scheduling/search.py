@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice, pairwise, product
 from math import ceil, log2, prod
+from typing import NamedTuple
 
 from dialects.loop import KernelOp, NestOp
-from dialects.records import NamedTuple
 from dialects.strata.schedule import Level, Schedule
 from dialects.strata.schedule_options import DOT
 from dialects.symbolic.symbol import Symbol

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -27,7 +28,6 @@ from compiler.frontend.values import Value
 from dialects.graph.elementwise import AddOp, SubOp
 from dialects.graph.ordering import ArgMaxOp
 from dialects.graph.unary import IsinfOp, IsnanOp
-from dialects.records import NamedTuple
 from dialects.strata import types as t
 from dialects.symbolic.expr import Expr
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import NamedTuple
 
 from compiler.frontend import formulas as f
 from compiler.frontend.faults import Fault
@@ -29,7 +30,7 @@ from dialects.graph.activation import (
 )
 from dialects.graph.base import GraphOp
 from dialects.graph.unary import SigmoidOp, TanhOp
-from dialects.records import NamedTuple, dataclass
+from dialects.records import dataclass
 from dialects.strata import types as t
 from dialects.symbolic.expr import Expr
 

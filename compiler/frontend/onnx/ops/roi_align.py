@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import reduce
+from typing import NamedTuple
 
 import numpy as np
 
@@ -28,7 +29,6 @@ from compiler.frontend.onnx.ops.sampling import (
 )
 from compiler.frontend.values import Value
 from dialects.graph.constant import RangeOp
-from dialects.records import NamedTuple
 from dialects.strata import types as t
 from dialects.symbolic.expr import Expr
 

@@ -7,6 +7,8 @@ are found as in NonZero.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from compiler.frontend import formulas as f
@@ -17,7 +19,6 @@ from compiler.frontend.peeling import repeat
 from compiler.frontend.places import chosen_places, coordinates
 from compiler.frontend.values import Value
 from dialects.graph.ordering import TopKOp
-from dialects.records import NamedTuple
 from dialects.strata import types as t
 from dialects.symbolic.expr import Expr
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from functools import cache, lru_cache, partial
 from inspect import signature
 from operator import getitem
-from typing import Any
+from typing import Any, NamedTuple
 
 from compiler.diagnostics import Problem, StrataError
 from compiler.frontend.torch.core.backward import backward_decompositions
@@ -28,7 +28,6 @@ from compiler.frontend.torch.drawing.decompositions import drawing_decomposition
 from compiler.frontend.torch.library import quiet, torch_module
 from compiler.frontend.torch.matrices.checks import without_tokens
 from compiler.frontend.torch.matrices.decompositions import linear_algebra_decompositions
-from dialects.records import NamedTuple
 
 NO_EFFECT = ("aten._assert_scalar.default", "aten._assert_async.msg",
              "aten._assert_tensor_metadata.default", "aten.sym_constrain_range_for_size.default",

@@ -6,9 +6,8 @@ What is known of sizes decides how wide memory accesses can be.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
-from dialects.records import NamedTuple
 from dialects.symbolic.symbol import Symbol
 from targets.cuda.build.compile import Binary, Job
 from targets.cuda.build.source import NARROW_ELEMENTS, KernelSource

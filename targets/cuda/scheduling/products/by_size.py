@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import combinations, groupby, pairwise
+from typing import NamedTuple
 
 from dialects.loop import KernelOp, NestOp
-from dialects.records import NamedTuple
 from dialects.strata.schedule import Schedule
 from dialects.symbolic.expr import Expr, maximum, minimum
 from dialects.symbolic.size_products import product as product_of_sizes
