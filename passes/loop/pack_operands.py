@@ -34,9 +34,8 @@ from xdsl.rewriter import Rewriter
 from dialects.graph import ConstantOp
 from dialects.loop import AxesAttr, Axis, CallOp, KernelOp, NestOp, YieldOp, extents_of
 from dialects.semantics.relayout import Relayout
-from dialects.strata.types import SizesAttr, TensorType, shape_of, tensor
+from dialects.strata.types import SizesAttr, TensorType, shape_of
 from dialects.symbolic.expr import Expr
-from dialects.symbolic.ranges import lower_bound, upper_bound
 from dialects.symbolic.symbol import Symbol
 from dialects.text.syntax import set_location
 from passes.analyses.loop.coded import stepped_dims
@@ -47,6 +46,14 @@ from passes.base import StrataContext, StrataPass
 from passes.contract import Border, Packing, Panel
 from passes.loop_to_block.compute import is_dot
 from passes.rewrites.kernels.collapsing import collapse
+from passes.rewrites.kernels.copies import (
+    copying,
+    filled_up,
+    known_sizes,
+    range_of,
+    renamed,
+    size_symbols,
+)
 from passes.rewrites.kernels.reordered_results import reorder_result
 from passes.rewrites.loop.nests import (
     Read,
@@ -107,7 +114,7 @@ class _Copier:
         argument = self.kernel.body.block.args[number]
         axes = [Axis(Symbol.axis(f"i{d}d"), size) for d, size in enumerate(shape_of(argument))]
         point = [Expr.symbol(a.name) for a in axes]
-        copy = _copy(argument, point, 0, _filled_up(axes, multiple), point)
+        copy = copying(argument, point, 0, filled_up(axes, multiple), point)
         type_ = copy.results[0].type
         assert isinstance(type_, TensorType)
         self.call.operands[number] = self.made(
@@ -117,7 +124,7 @@ class _Copier:
     def made(self, copy: NestOp, source: SSAValue, name: str) -> SSAValue:
         """The copy's value in the calling function: a constant, or the call of a copy kernel."""
         constant = constant_source(source)
-        if constant is not None and not _symbols(copy):
+        if constant is not None and not size_symbols(copy):
             return self._packed_constant(constant, copy)
         return self._copy_call(copy, source, name)
 
@@ -125,7 +132,7 @@ class _Copier:
         source = copy.inputs[0].type
         assert isinstance(source, TensorType)
         packed = Relayout(
-            _constant(source.shape), tuple(zip((a.name for a in copy.axes), _constant(
+            known_sizes(source.shape), tuple(zip((a.name for a in copy.axes), known_sizes(
                 [a.extent for a in copy.axes]), strict=True)),
             tuple(copy.input_maps[0]), copy.pad_values[0])
         computation = f"pack {' '.join(map(str, (source, *copy.properties.values())))}"
@@ -141,12 +148,12 @@ class _Copier:
         return op.results[0]
 
     def _copy_call(self, copy: NestOp, source: SSAValue, name: str) -> SSAValue:
-        sizes = sorted(_symbols(copy))
+        sizes = sorted(size_symbols(copy))
         kernel = KernelOp.of(name, [source.type], sizes)
         nest = NestOp.of(
             [Axis(Symbol.axis(f"i{k}"), a.extent) for k, a in enumerate(copy.axes)],
-            [kernel.body.block.args[0]], [_renamed(copy, m) for m in copy.input_maps],
-            result_types(copy), [_renamed(copy, m) for m in copy.output_maps],
+            [kernel.body.block.args[0]], [renamed(copy, m) for m in copy.input_maps],
+            result_types(copy), [renamed(copy, m) for m in copy.output_maps],
             pads=copy.pad_values, body=copy.body.clone())
         kernel.body.block.add_ops([nest, YieldOp.of(nest.results[0])])
         set_location(kernel, self.call)
@@ -247,7 +254,7 @@ class _Packer(_Copier):
             parts[name] = last * group + g
             at |= {name: last // group, member: last % group}
         kept = [Expr.symbol(a.name) for a in axes]
-        copy = _copy(read.value, [e.substitute(parts) for e in map_], 0, axes, kept)
+        copy = copying(read.value, [e.substitute(parts) for e in map_], 0, axes, kept)
         at |= {name: read.map[d] for name, d in blocks.items()}
         return copy, tuple(e.substitute(at) for e in kept)
 
@@ -269,7 +276,7 @@ class _Packer(_Copier):
         read = reads_of(self.nest)[position]
         if gathered_inputs(read.map):
             return None
-        ranges = [_range(e, self.extents) for e in read.map]
+        ranges = [range_of(e, self.extents) for e in read.map]
         if None in ranges:
             return None
         shape = shape_of(read.value)
@@ -286,9 +293,9 @@ class _Packer(_Copier):
             axes.append(Axis(Symbol.axis(f"i{d}d"), extent))
             map_.append(Expr.symbol(axes[-1].name) + start)
             at.append(expr - start)
-        axes = _filled_up([axes[d] for d in order or range(len(axes))], multiple)
+        axes = filled_up([axes[d] for d in order or range(len(axes))], multiple)
         kept = [Expr.symbol(a.name) for a in axes]
-        copy = _copy(read.value, map_, read.pad or 0, axes, kept)
+        copy = copying(read.value, map_, read.pad or 0, axes, kept)
         return copy, tuple(at[d] for d in order or range(len(at)))
 
     def reordered(
@@ -300,9 +307,9 @@ class _Packer(_Copier):
         point = [*read.map]
         for d in order:
             point[d] = Expr.symbol(Symbol.axis(f"i{d}d"))
-        filled = _filled_up([Axis(Symbol.axis(f"i{d}d"), shape[d]) for d in order], multiple)
+        filled = filled_up([Axis(Symbol.axis(f"i{d}d"), shape[d]) for d in order], multiple)
         pad = None if multiple == 1 else read.pad or 0
-        copy = _copy(read.value, point, pad, filled, [point[d] for d in order])
+        copy = copying(read.value, point, pad, filled, [point[d] for d in order])
         return copy, tuple(read.map[d] for d in order)
 
     def inside(self, position: int) -> ArrayAttr[SizesAttr] | None:
@@ -373,45 +380,3 @@ class _Packer(_Copier):
         operands = [*self.call.operands]
         operands.insert(number, value)
         self.call.operands = operands
-
-
-def _copy(
-    value: SSAValue, map_: Sequence[Expr], pad: float | bool | None, axes: Sequence[Axis],
-    kept: Sequence[Expr],
-) -> NestOp:
-    """A nest that copies elements of `value`, read at `map_`, into a tensor over `axes`."""
-    assert isinstance(value.type, TensorType)
-    type_ = tensor(value.type.element, [a.extent for a in axes])
-    nest = NestOp.of(axes, [value], [map_], [type_], [kept], pads=[pad], body=None)
-    nest.body.block.add_op(YieldOp.of(nest.body.block.args[0]))
-    return nest
-
-
-def _filled_up(axes: Sequence[Axis], multiple: int) -> list[Axis]:
-    """The axes, the last one longer if its extent is no multiple."""
-    last = axes[-1]
-    return [*axes[:-1], Axis(last.name, last.extent.ceildiv(multiple) * multiple)] if (
-        multiple > 1) else [*axes]
-
-
-def _renamed(copy: NestOp, map_: Sequence[Expr]) -> list[Expr]:
-    names = {a.name: Expr.axis(f"i{k}") for k, a in enumerate(copy.axes)}
-    return [e.substitute(names) for e in map_]
-
-
-def _constant(sizes: Sequence[Expr]) -> tuple[int, ...]:
-    """Sizes without symbols."""
-    return tuple(int(s.evaluate({})) for s in sizes)
-
-
-def _symbols(copy: NestOp) -> set[Symbol]:
-    """The size symbols of a copy."""
-    exprs = [a.extent for a in copy.axes] + [e for m in copy.input_maps for e in m]
-    exprs += [e for v in [*copy.inputs, *copy.results] for e in shape_of(v)]
-    return set[Symbol]().union(*(e.symbols for e in exprs)) - {a.name for a in copy.axes}
-
-
-def _range(expr: Expr, extents: Mapping[Symbol, Expr]) -> tuple[Expr, Expr] | None:
-    low, high = lower_bound(expr, extents), upper_bound(expr, extents)
-    return None if low is None or high is None else (low, high)
-

@@ -25,7 +25,7 @@ from compiler.torch.results import Bindings, Results
 from compiler.torch.weights import Weights
 from dialects.block import StoreOp
 from targets.cuda.planning.plan import plan_host
-from targets.cuda.runtime.donation import donated, with_donations
+from targets.cuda.runtime.memory.donation import donated, with_donations
 from targets.cuda.runtime.planned import Copy, Launch
 from tests.pytorch.operators.foreign import foreign, stranger
 

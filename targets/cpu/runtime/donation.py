@@ -1,4 +1,4 @@
-"""Outputs in the memory of donated inputs, as `targets/donation.py` places them.
+"""Outputs in the memory of donated inputs, as `targets/memory.py` places them.
 
 A step of the host function ends before the next one begins, so steps are the time.
 
@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from targets.donation import Home, homes_of
-from targets.memory import ALIGNMENT
+from targets.memory import ALIGNMENT, Home, homes_of
 
 if TYPE_CHECKING:
     from dialects.strata.types import Array

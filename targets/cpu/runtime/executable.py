@@ -26,9 +26,8 @@ from targets.cpu.runtime.checks import EXCHANGE, SIGNAL
 from targets.cpu.runtime.donation import Home, homes, lender, shared
 from targets.cpu.runtime.results import Result
 from targets.cpu.runtime.threads import FIRST_ARGUMENT, NO_POOL, thread_pool, torch_is_loaded
-from targets.donation import LEAST
 from targets.interface import Executable, Shape, T
-from targets.memory import ALIGNMENT, aligned_bytes
+from targets.memory import ALIGNMENT, LEAST, aligned_bytes
 
 if TYPE_CHECKING:
     from dialects.strata.types import Array

@@ -19,7 +19,7 @@ from targets.cuda.libraries.shapes import Order, convolution_of, product_of
 from targets.cuda.libraries.words import CUBLAS, CUDNN
 from targets.cuda.runtime import driver
 from targets.cuda.runtime.driver_graph import CallNode
-from targets.cuda.runtime.memory import Memory
+from targets.cuda.runtime.memory.device import Memory
 from targets.cuda.runtime.planned import KernelCall
 from targets.locks import Turns
 

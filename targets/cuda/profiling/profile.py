@@ -19,7 +19,7 @@ from targets.cuda.profiling.timed_graph import ROUND, TimedGraph
 from targets.cuda.runtime import driver
 from targets.cuda.runtime.control import ControlPlan
 from targets.cuda.runtime.executable import CudaExecutable
-from targets.cuda.runtime.memory import current_stream, tensor_of, torch_on_device
+from targets.cuda.runtime.memory.device import current_stream, tensor_of, torch_on_device
 from targets.profiles import Profile, Timings, mean_seconds, quick_part, runs_in
 
 DISTURBED = 1.1

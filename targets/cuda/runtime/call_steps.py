@@ -24,7 +24,7 @@ from targets.cuda.libraries.calls import LibraryLaunch
 from targets.cuda.libraries.collectives import CollectiveLaunch
 from targets.cuda.runtime import driver
 from targets.cuda.runtime.kernels import Kernels, PackedLaunch
-from targets.cuda.runtime.memory import Heap
+from targets.cuda.runtime.memory.device import Heap
 from targets.cuda.runtime.planned import KernelCall, PlannedKernel
 from targets.cuda.runtime.step_facts import NUMBER, SIZE, TEXT, TYPE, Form, StepFacts
 from targets.cuda.runtime.variants.variant import Variant, variant_of

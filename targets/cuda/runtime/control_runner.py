@@ -14,7 +14,7 @@ from targets.cuda.runtime.call_steps import Buffer, LaunchStep, Packed, Run
 from targets.cuda.runtime.constants import ALIGNMENT
 from targets.cuda.runtime.control import ControlPlan, Function, PlannedFunction
 from targets.cuda.runtime.kernels import Kernels
-from targets.cuda.runtime.memory import (
+from targets.cuda.runtime.memory.device import (
     Heap,
     Pool,
     TorchPool,

@@ -27,7 +27,12 @@ from targets.cuda.runtime.constants import PlannedConstant
 from targets.cuda.runtime.control_runner import ControlProgram
 from targets.cuda.runtime.graph_cache import GraphProgram, GraphRunner
 from targets.cuda.runtime.kernels import Kernels
-from targets.cuda.runtime.memory import bytes_at, current_stream, device_in_torch, is_on_device
+from targets.cuda.runtime.memory.device import (
+    bytes_at,
+    current_stream,
+    device_in_torch,
+    is_on_device,
+)
 from targets.cuda.runtime.planned import HostPlan
 from targets.cuda.runtime.prepared_run import Call
 from targets.cuda.runtime.program import CudaProgram

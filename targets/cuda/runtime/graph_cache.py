@@ -22,13 +22,12 @@ from targets.cuda.libraries.collectives import CollectiveLaunch
 from targets.cuda.libraries.lost_ranks import Watch, watch
 from targets.cuda.libraries.symmetric import given_up, table_of
 from targets.cuda.runtime import driver, driver_graph
-from targets.cuda.runtime.arenas import ARENAS, Need
 from targets.cuda.runtime.constants import ALIGNMENT
 from targets.cuda.runtime.dependencies import Access, waits_of
-from targets.cuda.runtime.donation import donated, homes, with_donations, with_homes
 from targets.cuda.runtime.driver_graph import CopyNode
 from targets.cuda.runtime.kernels import Kernels
-from targets.cuda.runtime.memory import (
+from targets.cuda.runtime.memory.arenas import ARENAS, Need
+from targets.cuda.runtime.memory.device import (
     Memory,
     fetch,
     is_on_device,
@@ -39,6 +38,7 @@ from targets.cuda.runtime.memory import (
     torch_on_device,
     upload_constants,
 )
+from targets.cuda.runtime.memory.donation import donated, homes, with_donations, with_homes
 from targets.cuda.runtime.planned import (
     ARENA,
     CONSTANTS,
@@ -53,7 +53,7 @@ from targets.cuda.runtime.planned import (
 from targets.cuda.runtime.prepared_run import Call, Ready, Result, Step
 from targets.cuda.runtime.stream_order import DEFAULT, RunOrder
 from targets.cuda.runtime.variants.variant import Variant, variant_of
-from targets.donation import Home
+from targets.memory import Home
 
 if TYPE_CHECKING:
     from dialects.strata.types import Array

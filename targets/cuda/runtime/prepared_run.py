@@ -15,13 +15,13 @@ from dialects.symbolic.symbol import Symbol
 from targets.cuda.libraries.calls import LibraryLaunch
 from targets.cuda.libraries.collectives import CollectiveLaunch
 from targets.cuda.runtime import driver_graph
-from targets.cuda.runtime.arenas import Need
 from targets.cuda.runtime.driver_graph import CopyNode
 from targets.cuda.runtime.kernels import PackedLaunch
-from targets.cuda.runtime.memory import Memory, dtype_name, tensor_maker, tensor_within
+from targets.cuda.runtime.memory.arenas import Need
+from targets.cuda.runtime.memory.device import Memory, dtype_name, tensor_maker, tensor_within
 from targets.cuda.runtime.planned import ARENA
 from targets.cuda.runtime.variants.variant import Variant
-from targets.donation import Home
+from targets.memory import Home
 
 Step = PackedLaunch | LibraryLaunch | CollectiveLaunch | CopyNode
 _NOWHERE = -1

@@ -16,7 +16,7 @@ from targets.cuda.errors import CudaError
 from targets.cuda.runtime import driver
 from targets.cuda.runtime.control_runner import ControlProgram, ControlRunner
 from targets.cuda.runtime.graph_cache import GraphProgram, GraphRunner
-from targets.cuda.runtime.memory import current_stream
+from targets.cuda.runtime.memory.device import current_stream
 from targets.cuda.runtime.prepared_run import Call
 from targets.cuda.runtime.stream_order import RunOrder
 

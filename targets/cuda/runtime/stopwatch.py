@@ -12,7 +12,7 @@ import math
 
 from targets.cuda.runtime import driver
 from targets.cuda.runtime.graph_cache import GraphRunner
-from targets.cuda.runtime.memory import Memory
+from targets.cuda.runtime.memory.device import Memory
 
 NEAR = 4
 """Constants of a model are assumed to stay in the L2 cache if they take at most one part in `NEAR`

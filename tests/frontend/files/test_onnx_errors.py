@@ -90,12 +90,6 @@ def test_independent_faults_are_collected_and_what_follows_from_them_is_not(tmp_
     assert {p.level for p in found} == {"graph"}
 
 
-def test_a_number_of_dims_known_only_at_run_time(tmp_path: Path):
-    inputs = [X, value_info("s", np.int64, ["n"])]
-    (found,) = problems(tmp_path, [node("Reshape", "x s", "y", "r")], inputs=inputs)
-    assert found.node == "r" and "known only at run time, and so is their number" in found.what
-
-
 def test_an_output_that_is_not_computed(tmp_path: Path):
     image, mean = value_info("x", np.float32, [1, 2, 4, 4]), value_info("m", np.float32, [2])
     norm = node("BatchNormalization", "x m m m m", "y mean", "norm")

@@ -49,7 +49,7 @@ def test_sums_within_kernels_are_those_of_collectives(case: SummingCase) -> None
 
 def test_large_sums_stay_with_the_library() -> None:
     module = joined(SummingCase(4096, 64, 4096, "bf16", 2).text)
-    assert count(module, AllReduceOp) == 0 and count(module, CollectiveOp) == 2
+    assert count(module, AllReduceOp) == 0 and count(module, CollectiveOp) >= 2
 
 
 def test_an_operand_that_is_used_twice_is_kept() -> None:

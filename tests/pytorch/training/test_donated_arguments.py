@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 import targets.cpu.runtime.executable as executable
 from compiler.torch.parts import Part
-from targets.donation import Home
+from targets.memory import Home
 
 Placed = list[dict[int, Home]]
 WIDTH = 256

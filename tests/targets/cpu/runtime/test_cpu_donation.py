@@ -11,7 +11,7 @@ from dialects.symbolic.expr import Expr
 from targets.cpu.runtime.donation import homes, lender, shared
 from targets.cpu.runtime.results import Result
 from targets.cpu.runtime.times import Times
-from targets.donation import LEAST, Home
+from targets.memory import LEAST, Home
 
 F32 = np.dtype(np.float32)
 COUNT = LEAST // 4

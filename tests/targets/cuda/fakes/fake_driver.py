@@ -31,8 +31,8 @@ from targets.cuda.libraries import calls as library
 from targets.cuda.libraries import cublas, cudnn
 from targets.cuda.libraries.calls import LibraryLaunch
 from targets.cuda.runtime import driver, driver_graph, graph_cache, kernels
-from targets.cuda.runtime.arenas import Arenas
 from targets.cuda.runtime.driver_graph import CopyNode, RecordNode
+from targets.cuda.runtime.memory.arenas import Arenas
 from targets.cuda.runtime.tensor_maps import Descriptor
 from tests.targets.cuda.fakes.fake_libraries import FakeCall, FakeConvolution, FakeProduct
 from tests.targets.cuda.fakes.fake_streams import FakeEvent, FakeStreams, Work

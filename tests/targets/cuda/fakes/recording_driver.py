@@ -18,8 +18,9 @@ import numpy as np
 
 from targets.cuda.build.compile import Binary, CompileOptions, Job
 from targets.cuda.machine import machine_of
-from targets.cuda.runtime import control_runner, driver, driver_graph, kernels, memory
+from targets.cuda.runtime import control_runner, driver, driver_graph, kernels
 from targets.cuda.runtime.driver_graph import CopyNode
+from targets.cuda.runtime.memory import device
 
 Set = Callable[[Any, str, Any], None]
 
@@ -60,7 +61,7 @@ class RecordingDriver:
         """Replace the driver's functions by `put(module, name, value)`. There seems to be no torch,
         whatever the machine has. Call `forget` at the end."""
         forget()
-        for module in (memory, control_runner):
+        for module in (device, control_runner):
             put(module, "torch_on_device", lambda: None)
         found: dict[str, Any] = {
             "is_available": lambda: True, "capability": lambda device=0: self.arch,

@@ -12,7 +12,7 @@ from dialects.host import host_function
 from targets.cuda.planning.functions import planned_functions
 from targets.cuda.planning.plan import is_straight, plan_host, planned_kernels
 from targets.cuda.runtime.control import ControlPlan
-from targets.cuda.runtime.donation import donated, with_donations
+from targets.cuda.runtime.memory.donation import donated, with_donations
 from targets.cuda.runtime.planned import HostPlan, constant_buffers
 
 Plan = TypeVar("Plan", HostPlan, ControlPlan)

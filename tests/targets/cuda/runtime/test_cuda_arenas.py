@@ -13,8 +13,8 @@ from dialects.strata.weights import WeightStore
 from targets.cuda.build.compile import CompileOptions
 from targets.cuda.planning.program import load_module
 from targets.cuda.runtime import graph_cache
-from targets.cuda.runtime.arenas import Arenas, Need
 from targets.cuda.runtime.executable import CudaExecutable
+from targets.cuda.runtime.memory.arenas import Arenas, Need
 from tests.targets.cuda.fakes.fake_driver import FakeDriver
 from tests.targets.cuda.fakes.fake_torch import STREAM, FakeTorch
 from tests.targets.cuda.runtime.test_cuda_launch import expected, model
@@ -91,7 +91,7 @@ def test_streams_have_arenas_of_their_own(torch: FakeTorch) -> None:
 
 
 def test_needs_end_with_their_programs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("targets.cuda.runtime.arenas.Memory", lambda size: SimpleNamespace(
+    monkeypatch.setattr("targets.cuda.runtime.memory.arenas.Memory", lambda size: SimpleNamespace(
         size=size))
     arenas = Arenas()
     few, many = Need(10, arenas), Need(100, arenas)

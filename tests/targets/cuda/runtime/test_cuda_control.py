@@ -22,7 +22,7 @@ from targets.cuda.runtime.call_steps import LaunchStep
 from targets.cuda.runtime.control import LoopStep
 from targets.cuda.runtime.control_runner import ControlProgram, ControlRunner
 from targets.cuda.runtime.executable import CudaExecutable
-from targets.cuda.runtime.memory import KeptBlocks
+from targets.cuda.runtime.memory.device import KeptBlocks
 from tests.control.programs import (
     BRANCHES,
     COUNTED,

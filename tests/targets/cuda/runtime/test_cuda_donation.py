@@ -16,8 +16,8 @@ from dialects.symbolic.symbol import Symbol
 from targets.cuda.build.compile import CompileOptions
 from targets.cuda.planning.plan import can_overwrite, plan_host
 from targets.cuda.planning.program import load_module
-from targets.cuda.runtime.donation import homes
-from targets.cuda.runtime.memory import tensor_within
+from targets.cuda.runtime.memory.device import tensor_within
+from targets.cuda.runtime.memory.donation import homes
 from tests.targets.cuda.fakes.fake_driver import FakeDriver
 from tests.targets.cuda.fakes.fake_torch import FakeTorch
 from tests.targets.cuda.samples import parse
@@ -204,7 +204,7 @@ SPARE = """
 
 @needs_triton
 def test_outputs_lie_in_inputs_that_are_read_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("targets.donation.LEAST", 1)
+    monkeypatch.setattr("targets.memory.LEAST", 1)
     run = Model(monkeypatch, SPARE)
     assert {*run.executable.spare([0, 1])} == {0, 1}
     plan = run.executable._program.plan  # type: ignore[union-attr]
@@ -222,7 +222,7 @@ def test_outputs_lie_in_inputs_that_are_read_before(monkeypatch: pytest.MonkeyPa
 def test_only_spare_inputs_are_overwritten(
     monkeypatch: pytest.MonkeyPatch, spare: list[int]
 ) -> None:
-    monkeypatch.setattr("targets.donation.LEAST", 1)
+    monkeypatch.setattr("targets.memory.LEAST", 1)
     run = Model(monkeypatch, SPARE)
     assert [*run.executable.spare(spare)] == spare
     steps = run.executable._program.plan.steps  # type: ignore[union-attr]

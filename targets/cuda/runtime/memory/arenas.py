@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from targets.cuda.runtime.memory import Memory
+from targets.cuda.runtime.memory.device import Memory
 from targets.locks import SafeLock
 
 

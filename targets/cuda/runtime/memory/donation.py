@@ -6,7 +6,7 @@ before the first write of the output, or by the kernel that writes it. In that k
 must read exactly the elements that it then writes.
 
 The caller may also name inputs alone that it does not need after a call. Outputs then lie in their
-memory wherever `targets/donation.py` finds room.
+memory wherever `targets/memory.py` finds room.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import replace
 
 from dialects.strata.array_type import ArrayType
 from targets.cuda.runtime.planned import Copy, HostPlan, Launch, Place, PlannedStep
-from targets.donation import Home, homes_of
+from targets.memory import Home, homes_of
 
 Step = PlannedStep
 
