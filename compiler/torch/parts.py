@@ -21,9 +21,13 @@ from compiler.diagnostics import StrataError
 from compiler.executable import Executable
 from compiler.faults import CompilerFault
 from compiler.frontend import MemoryModel
-from compiler.frontend.torch.captured_graph import CapturedGraph, output_nodes
+from compiler.frontend.torch.captured_graph import (
+    CapturedGraph,
+    given_symbols,
+    is_integer,
+    output_nodes,
+)
 from compiler.frontend.torch.contents import Contents, real_view
-from compiler.frontend.torch.inputs import given_symbols, is_integer
 from compiler.frontend.torch.library import torch_module
 from compiler.frontend.torch.memory.memory_order import in_memory_order
 from compiler.torch.identity import identity_of

@@ -19,8 +19,7 @@ from typing import Any, Generic, TypeVar
 
 from compiler.diagnostics import StrataError
 from compiler.faults import CompilerFault
-from compiler.frontend.torch.captured_graph import CapturedGraph
-from compiler.frontend.torch.inputs import is_integer
+from compiler.frontend.torch.captured_graph import CapturedGraph, is_integer
 from compiler.torch.messages.logs import count_recompilation
 
 log = logging.getLogger("strata")

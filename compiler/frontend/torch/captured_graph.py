@@ -47,3 +47,23 @@ def output_nodes(graph: Any) -> list[Any]:
     """The results of a graph module: nodes and constants."""
     found = next(n for n in graph.graph.nodes if n.op == "output").args[0]
     return list(cast(Sequence[Any], found)) if isinstance(found, (list, tuple)) else [found]
+
+
+# ---------------------------------------------------------------------- arguments
+def is_integer(node: Any) -> bool:
+    """Whether a node of a graph is an argument that is an integer."""
+    return node.op == "placeholder" and type(node.meta.get("val")).__name__ == "SymInt"
+
+
+def free_symbols(graph: Any) -> set[str]:
+    """The SymPy symbols in the shapes of a graph's inputs."""
+    shapes = [n.meta["val"].shape for n in graph.nodes
+              if n.op == "placeholder" and hasattr(n.meta.get("val"), "dtype")]
+    return {str(s) for shape in shapes for size in shape if not isinstance(size, int)
+            for s in size.node.expr.free_symbols}
+
+
+def given_symbols(graph: Any) -> set[str]:
+    """The SymPy symbols that a graph's inputs tell: those of shapes, and integers."""
+    integers = [n.meta["val"].node.expr for n in graph.nodes if is_integer(n)]
+    return free_symbols(graph) | {str(expr) for expr in integers if expr.is_Symbol}

@@ -23,16 +23,12 @@ from compiler.diagnostics import StrataError
 from compiler.frontend import ImportedModel, ImportOptions
 from compiler.frontend.choices import Choices
 from compiler.frontend.faults import Faults
-from compiler.frontend.torch.captured_graph import CapturedGraph
+from compiler.frontend.torch.captured_graph import CapturedGraph, given_symbols, is_integer
 from compiler.frontend.torch.core.decompose import decompose
 from compiler.frontend.torch.core.flex import expand_flex_attention
 from compiler.frontend.torch.drawing import drawing_importers
 from compiler.frontend.torch.guards import Relation, guards_of, relations
-from compiler.frontend.torch.inputs import (
-    given_symbols,
-    is_integer,
-    read_options,
-)
+from compiler.frontend.torch.inputs import read_options
 from compiler.frontend.torch.memory import strided_places
 from compiler.frontend.torch.memory.memory_order import Ordered, in_memory_order
 from compiler.frontend.torch.ops import OpImporter, importers, marked

@@ -14,6 +14,7 @@ from compiler.diagnostics import some_of
 from compiler.frontend import ImportOptions
 from compiler.frontend.builder import Builder
 from compiler.frontend.faults import Fault, Faults
+from compiler.frontend.torch.captured_graph import free_symbols, is_integer
 from compiler.frontend.torch.guards import Relation
 from compiler.frontend.torch.signature import Signature
 from compiler.frontend.torch.sizes import Sizes
@@ -116,11 +117,6 @@ class Inputs:
                                 "but not a size of a tensor", hint="export it with a constant")
 
 
-def is_integer(node: Any) -> bool:
-    """Whether a node of a graph is an argument that is an integer."""
-    return node.op == "placeholder" and type(node.meta.get("val")).__name__ == "SymInt"
-
-
 # ---------------------------------------------------------------------- sizes
 def read_options(
     graph: Any, names: Mapping[str, str], options: ImportOptions, faults: Faults
@@ -174,20 +170,6 @@ def _match(
     symbol = names.get(str(size.node.expr), str(size.node.expr))
     if fixed.setdefault(symbol, new) != new:
         faults.add(f"--shape gives the size {symbol} as {fixed[symbol]} and as {new}")
-
-
-def free_symbols(graph: Any) -> set[str]:
-    """The SymPy symbols in the shapes of a graph's inputs."""
-    shapes = [n.meta["val"].shape for n in graph.nodes
-              if n.op == "placeholder" and hasattr(n.meta.get("val"), "dtype")]
-    return {str(s) for shape in shapes for size in shape if not isinstance(size, int)
-            for s in size.node.expr.free_symbols}
-
-
-def given_symbols(graph: Any) -> set[str]:
-    """The SymPy symbols that a graph's inputs tell: those of shapes, and integers."""
-    integers = [n.meta["val"].node.expr for n in graph.nodes if is_integer(n)]
-    return free_symbols(graph) | {str(expr) for expr in integers if expr.is_Symbol}
 
 
 def assumptions(

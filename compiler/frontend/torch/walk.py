@@ -19,6 +19,7 @@ from compiler.frontend.draws import Draws
 from compiler.frontend.faults import LEVEL, Fault, Faults, Skip
 from compiler.frontend.origins import ModelNode, node_of
 from compiler.frontend.torch.arguments import Arguments, Missing
+from compiler.frontend.torch.captured_graph import is_integer
 from compiler.frontend.torch.complex import complex_importers
 from compiler.frontend.torch.complex.values import Complex, as_given, is_complex, is_complex_tensor
 from compiler.frontend.torch.conversion import as_element
@@ -28,12 +29,7 @@ from compiler.frontend.torch.core.foreign import foreign
 from compiler.frontend.torch.core.in_place import without_mutation
 from compiler.frontend.torch.core.numbers import READS_NUMBER, Numbers, operator_name, wholes_of
 from compiler.frontend.torch.guards import Relation, check_guards
-from compiler.frontend.torch.inputs import (
-    Inputs,
-    assumptions,
-    check_fixed,
-    is_integer,
-)
+from compiler.frontend.torch.inputs import Inputs, assumptions, check_fixed
 from compiler.frontend.torch.library import FOREIGN
 from compiler.frontend.torch.node import Node, example_of
 from compiler.frontend.torch.ops import argument_count, check_left_out, importers

@@ -17,9 +17,9 @@ from typing import Any, cast
 from compiler.frontend.builder import Builder
 from compiler.frontend.faults import Fault
 from compiler.frontend.torch.arguments import Arguments
+from compiler.frontend.torch.captured_graph import is_integer
 from compiler.frontend.torch.core.conditions import Condition, condition_on
 from compiler.frontend.torch.core.decompose import NO_EFFECT
-from compiler.frontend.torch.inputs import is_integer
 from compiler.frontend.torch.node import Node
 from compiler.frontend.torch.provenance import path_of
 from compiler.frontend.torch.reals import (
