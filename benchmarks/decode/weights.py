@@ -69,6 +69,7 @@ KINDS: Mapping[str, Callable[[int, int], nn.Module]] = {
 
 def measured(kind: str, rows: int, options: argparse.Namespace) -> Iterator[str]:
     """A line of the table per contestant; who fails is told."""
+    torch._dynamo.reset()  # which gives up a function after eight compilations
     torch.manual_seed(0)
     layers = [KINDS[kind](options.width, options.block) for _ in range(options.layers)]
     made = nn.Sequential(*layers).eval().to(options.device)

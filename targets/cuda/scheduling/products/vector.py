@@ -60,14 +60,19 @@ def matrix_direction(nest: NestOp, roles: Roles) -> tuple[int, Symbol] | None:
     """Which input is the matrix, and the axis along its memory: the column or the summed axis.
 
     None unless it multiplies a matrix and a vector in their own layouts. The matrix may be
-    gathered from several, such as the matrices of experts.
+    gathered from several, such as the matrices of experts, and its elements may be codes, with
+    scales by column or by block.
     """
     axes = roles.columns or roles.rows
     if (roles.columns and roles.rows) or len(axes) != 1 or len(roles.reduce) != 1:
         return None
     factors = data_inputs(nest)
     found = [k for k in factors if any(axes[0] in e.symbols for e in nest.input_maps[k])]
-    if len(factors) != 2 or len(found) != 1 or any(p is not None for p in nest.pad_values):
+    has_vector = len(factors) > len(found)
+    if len(found) > 1:  # scales have fewer elements than codes
+        both = {axes[0], roles.reduce[0]}
+        found = [k for k in found if both <= {e.as_symbol for e in nest.input_maps[k]}]
+    if not has_vector or len(found) != 1 or any(p is not None for p in nest.pad_values):
         return None
     along = memory_axis(nest, found[0])
     return (found[0], along) if along in (*axes, *roles.reduce) else None

@@ -7,11 +7,13 @@ import pytest
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
+from dialects.block import LoadOp
 from dialects.graph import ConstantOp
 from dialects.host import LaunchOp
 from dialects.host.interpret import interpret_host
 from dialects.strata.func import main_function
-from dialects.strata.types import Array
+from dialects.strata.types import Array, TileType, buffer_type, i8
+from dialects.symbolic.symbol import Symbol
 from passes.graph import fold_constants
 from targets.base import TargetOptions, find_target
 from tests.passes.harness import Run, assert_same, parse, run_passes
@@ -54,6 +56,23 @@ def test_codes_are_converted_where_few_rows_read_them(
     for a, b in zip(interpret_host(module, run.inputs, context.weights), expected, strict=True):
         assert_same(a, b, tolerance)
     assert sum(isinstance(op, LaunchOp) for op in module.walk()) == launches
+
+
+@pytest.mark.parametrize(("depth", "columns"), [(4096, 4096), (1000, 5003), (11008, 64)])
+def test_one_row_reads_long_pieces_of_codes(depth: int, columns: int) -> None:
+    """Neither the sums nor the scales by column lead to loads of bytes that lie apart."""
+    context = find_target("cuda").bind(TargetOptions(features="sm_90")).context()
+    module = parse(coded(1, depth, columns, "i8", "bf16"), context)
+    run_passes(module, PASSES, context)
+    [load] = [op for op in module.walk() if isinstance(op, LoadOp)
+              and buffer_type(op.buffer).element == i8]
+    type_ = load.results[0].type
+    assert isinstance(type_, TileType)
+    places = [Symbol.place(k) for k in range(len(type_.shape))]
+    found = load.exprs[-1].linear(places)
+    assert found is not None
+    [(place, step)] = found[0].items()
+    assert step.constant == 1 and type_.shape[places.index(place)] >= 512
 
 
 def constant(rows: str, after: str = "%m") -> str:
