@@ -74,10 +74,6 @@ class Rates:
     time."""
     occupied: int = 0
     """The multiprocessors that an exchange occupies, where it is a kernel of a library."""
-    multiprocessors: int = 1
-    """How many there are."""
-    alike: float = 0.0
-    """Predicted times that differ by less than this part count as equal."""
 
     def all_reduce(self, size: float, ranks: int) -> float:
         """The seconds of an all-reduce of `size` bytes: in a ring, each rank sends all parts but
@@ -125,16 +121,6 @@ class Parts:
     axis: Symbol
     count: int
     size: int = 0
-
-
-@dataclass(frozen=True)
-class Turns:
-    """The time of a launch: `count` turns of multiprocessors, of `seconds` each, after `start`
-    seconds."""
-
-    count: int
-    seconds: float
-    start: float = 0.0
 
 
 Choices = Mapping[str, Choice]
@@ -362,19 +348,15 @@ class Rules(ABC):
         """Whether programs of a kernel with this schedule can exchange tiles with other ranks."""
         return False
 
-    def launch_turns(self, launch: LaunchOp, kernel: BlockKernelOp) -> Turns | None:
-        """The predicted time of a launch of a final kernel, instead of its own, as turns of
-        multiprocessors; None if the target predicts none."""
+    def launch_seconds(
+        self, launch: LaunchOp, kernel: BlockKernelOp, occupied: int
+    ) -> float | None:
+        """The predicted seconds of a launch of a final kernel, instead of its own, while something
+        else occupies so many multiprocessors; None if the target predicts none."""
         return None
 
-    def before_exchange(self, schedule: Schedule, occupied: int) -> Schedule:
-        """The schedule for a launch after which an exchange begins, which finds so many
-        multiprocessors free as soon as another launch has ended."""
-        return schedule
-
-    def beside_exchange(self, schedule: Schedule) -> Schedule:
-        """The schedule for a launch while exchanges begin and end, which takes the multiprocessors
-        that are free at any time."""
+    def beside_exchange(self, schedule: Schedule, occupied: int) -> Schedule:
+        """The schedule for a launch while an exchange occupies so many multiprocessors."""
         return schedule
 
     def online_part(self, kernel: KernelOp) -> int:

@@ -77,17 +77,12 @@ def shared_memory(
     return found
 
 
-def plan_again(
-    func: FuncOp, shared: Iterable[tuple[AllocOp, AllocOp]],
-    runs: Iterable[Sequence[LaunchOp]] = (),
-) -> None:
+def plan_again(func: FuncOp, shared: Iterable[tuple[AllocOp, AllocOp]]) -> None:
     """Place the buffers of a planned function anew, after launches have become others.
 
-    `shared`: the pairs that `shared_memory` has found before, which keep one place. `runs`:
-    launches in turn during all of which the buffers live that any of them uses.
+    `shared`: the pairs that `shared_memory` has found before, which keep one place.
     """
     lives = _lives(func)
-    _prolong(func, lives, runs)
     sharing = {life: [op] for op, life in lives.items()}
     for source, target in shared:
         if source in lives and target in lives:

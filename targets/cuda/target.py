@@ -21,7 +21,7 @@ from dialects.strata.types import Array, bf16, f8E4M3FN, f16, f32, f64, i8, i32,
 from dialects.strata.weights import WeightStore
 from dialects.symbolic.expr import Expr
 from dialects.symbolic.symbol import Symbol
-from passes.contract import Facts, Packing, Parts, Turns
+from passes.contract import Facts, Packing, Parts, Rates
 from targets.base import Target
 from targets.cuda.build.ahead import Builder, jobs_of
 from targets.cuda.build.compile import (
@@ -47,7 +47,7 @@ from targets.cuda.planning.foreign import foreign_sources
 from targets.cuda.planning.plan import host_notes
 from targets.cuda.planning.program import load_module
 from targets.cuda.planning.shipping import shipped
-from targets.cuda.prediction import beside
+from targets.cuda.prediction.beside import schedule_beside, seconds_beside
 from targets.cuda.profiling.profile import profile_module
 from targets.cuda.runtime import driver
 from targets.cuda.runtime.executable import CudaExecutable
@@ -107,7 +107,7 @@ def facts_of(options: TargetOptions, default: Facts) -> Facts:
         encodes=decoded & {f8E4M3FN},  # saturates; the emitter turns what is larger into NaN
         bounds_walks=True,  # all heads share what each program would wait for
         power_tiles=True,
-        rates=beside.rates_of(machine),
+        rates=_rates(machine),
         programs=4 * machine.multiprocessors,
         paired_rows=MIN_DOT,  # memory bandwidth bounds them, and each launch counts
         coded_rows=4 * MIN_DOT,  # likewise; a program converts a tile once for all of its rows
@@ -123,6 +123,16 @@ def facts_of(options: TargetOptions, default: Facts) -> Facts:
         phases=True,  # so that each step of a product reads one tap, in wide loads
         atomics=frozenset((f32, f64, i32, i64)),
         selects=True, gathers=True)  # every thread computes its own addresses anyway
+
+
+def _rates(machine: Machine) -> Rates:
+    """What decides which products are divided among ranks."""
+    fitted = machine.fitted
+    return Rates(
+        products=machine.tensor_rate * 1e12 * fitted.products.efficiency,
+        reads=machine.bandwidth * 1e9 * fitted.products.memory,
+        exchanges=fitted.link.bandwidth, waits=fitted.link.wait, message=fitted.link.message,
+        overlaps=fitted.graph_lanes > 1, occupied=fitted.link.occupied)
 
 
 def _decoded(options: TargetOptions, machine: Machine) -> frozenset[Attribute]:
@@ -185,14 +195,11 @@ class CudaScheduling(Scheduling):
     def exchanges_tiles(self, schedule: Schedule) -> bool:
         return not (schedule.option(SPECIALIZE) or schedule.option(LIBRARY))
 
-    def launch_turns(self, launch: LaunchOp, kernel: KernelOp) -> Turns | None:
-        return beside.launch_turns(launch, kernel, machine_of(self.options.features))
+    def launch_seconds(self, launch: LaunchOp, kernel: KernelOp, occupied: int) -> float | None:
+        return seconds_beside(launch, kernel, occupied, machine_of(self.options.features))
 
-    def before_exchange(self, schedule: Schedule, occupied: int) -> Schedule:
-        return beside.before_exchange(schedule, occupied)
-
-    def beside_exchange(self, schedule: Schedule) -> Schedule:
-        return beside.beside_exchange(schedule)
+    def beside_exchange(self, schedule: Schedule, occupied: int) -> Schedule:
+        return schedule_beside(schedule, occupied)
 
     def online_part(self, kernel: LoopKernelOp) -> int:
         return online_part(kernel, self.options)

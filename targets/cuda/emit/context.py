@@ -77,7 +77,6 @@ class Context:
     branches: bool = False
     """Whether selections by indices are emitted in branches that most tiles skip."""
     descends: bool = False
-    single: bool = False
     """Whether programs compute the tiles of the last grid axis in descending order."""
     loops: int = 0
     """The number of loops around the current position."""

@@ -68,7 +68,6 @@ from targets.cuda.scheduling.options import (
     POINTERS,
     PROMOTE,
     REGISTERS,
-    SINGLE,
     SPARE,
     SPECIALIZE,
     STAGES,
@@ -91,7 +90,6 @@ def emit_kernel(kernel: KernelOp, options: EmitOptions | None = None) -> KernelS
     context.native = frozenset(b for b in kernel.buffers if _feeds_products(b))
     context.streamed = last_loads(kernel) if schedule_option(kernel, STREAM) else frozenset()
     context.descends = schedule_option(kernel, DESCEND)
-    context.single = schedule_option(kernel, SINGLE)
     context.branches = schedule_option(kernel, BRANCH)
     context.moving_pointers = schedule_option(kernel, POINTERS)
     is_specialized = schedule_option(kernel, SPECIALIZE) and context.options.has_instructions

@@ -13,6 +13,6 @@ waits for.
 
 from __future__ import annotations
 
-from targets.cuda.prediction.time import Prediction, predict, turns_of
+from targets.cuda.prediction.time import Prediction, launch_seconds, predict
 
-__all__ = ["Prediction", "predict", "turns_of"]
+__all__ = ["Prediction", "launch_seconds", "predict"]

@@ -54,19 +54,9 @@ def predict(module: ModuleOp, machine: Machine, sizes: Mapping[Symbol, int]) -> 
     return found
 
 
-def turns_of(op: LaunchOp, kernel: KernelOp, machine: Machine) -> tuple[int, float, float]:
-    """A launch of a kernel of a static grid in the place of the launch's own, as turns of
-    multiprocessors: how many, the seconds of each, and those before the first one. Programs that a
-    multiprocessor computes at a time are one turn, and so are the tiles of all groups of a
-    warp-specialized kernel's program."""
-    work = Work(kernel, {}, machine)
-    seconds, start = _launched(op, work, machine, {}).seconds, machine.fitted.products.start
-    groups = max(1, work.warps // machine.fitted.products.group_warps) if work.copied else 1
-    each = max(groups, ceil(work.programs / machine.multiprocessors))
-    held = max(groups, min(each, at_a_time(work, machine)))
-    turns = ceil(work.programs / held)
-    alone = work.cost.alone + (held - 1) * busy(work.cost, machine)
-    return turns, max(alone, (seconds - start) / ceil(turns / machine.multiprocessors)), start
+def launch_seconds(op: LaunchOp, kernel: KernelOp, machine: Machine) -> float:
+    """The seconds of a launch of a kernel of a static grid in the place of the launch's own."""
+    return _launched(op, Work(kernel, {}, machine), machine, {}).seconds
 
 
 def total(steps: list[Prediction], machine: Machine) -> float:

@@ -30,9 +30,6 @@ SPECIALIZE = FlagOption(
 SPARE = IntegerOption(
     "spare", 0, "multiprocessors that a persistent kernel leaves to an exchange with other ranks",
     OWNER, most=1024)
-SINGLE = FlagOption(
-    "single", False, "gives each program of a warp-specialized kernel one tile, so that the device "
-    "starts exchanges with other ranks between programs", OWNER)
 REGISTERS = IntegerOption(
     "registers", 0, "registers of a thread at most; 0: as the compiler chooses", OWNER, most=255)
 LIBRARY = WordOption(
@@ -43,5 +40,5 @@ WRITTEN = WordOption(
     "the name of its function")
 
 OPTIONS: tuple[AnyOption, ...] = (
-    WARPS, STAGES, STRIP, DESCEND, POINTERS, PROMOTE, SPECIALIZE, SPARE, SINGLE, REGISTERS,
-    LIBRARY, WRITTEN)
+    WARPS, STAGES, STRIP, DESCEND, POINTERS, PROMOTE, SPECIALIZE, SPARE, REGISTERS, LIBRARY,
+    WRITTEN)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -22,7 +20,6 @@ from dialects.strata.types import Array
 from dialects.strata.weights import WeightStore
 from passes.base import StrataContext
 from passes.block.overlap_collectives import BlockOverlapCollectives
-from passes.contract import Turns
 from passes.rewrites.block.row_parts import row_axis
 from targets.cuda import TARGET
 from targets.cuda.emit import emit_kernel
@@ -37,8 +34,7 @@ from tests.lowering import lower
 from tests.ranks.programs import element_dtype
 
 GROUP = '#strata.group<"g", [[0, 1]]>'
-ONE = {"multiprocessors": 1, "occupied": 0}
-SLOW = {**ONE, "exchanges": 1e9, "waits": 0.0}
+SLOW = {"exchanges": 1e9, "waits": 0.0}
 """A link that is slow, but not late: the smaller the parts, the better."""
 
 
@@ -58,7 +54,7 @@ inputs ["x", "w", "r"] outputs ["z"] {{
 """
 
 
-def lowered(text: str, **rates: Any) -> tuple[ModuleOp, StrataContext]:
+def lowered(text: str, **rates: float) -> tuple[ModuleOp, StrataContext]:
     """The module after all passes, for a host with two GPUs whose link has these rates."""
     target = TARGET.bind(TargetOptions(features="sm_90"))
     facts = replace(target.facts, exchanged_elements=0)
@@ -85,10 +81,9 @@ def inputs(rows: tuple[int, ...], depth: int, columns: int, element: str, rank: 
 
 @pytest.fixture
 def busy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A device (`ONE`) that executes one program after another, so that parts take parts of the
-    time."""
-    monkeypatch.setattr(CudaScheduling, "launch_turns", lambda self, launch, kernel: Turns(
-        1, 1e-5 * prod(e.constant for e in kernel.grid.data), 1e-6))
+    """A device that executes one program after another, so that parts take parts of the time."""
+    monkeypatch.setattr(CudaScheduling, "launch_seconds", lambda self, launch, kernel, occupied: (
+        1e-6 + 1e-5 * prod(e.constant for e in kernel.grid.data)))
 
 
 @pytest.mark.usefixtures("busy")
@@ -106,13 +101,13 @@ def test_parts_are_those_of_the_whole(rows: tuple[int, ...], element: str) -> No
 
 @pytest.mark.usefixtures("busy")
 @pytest.mark.parametrize(("rows", "columns", "rates"), [
-    ("256", 96, {**ONE, "waits": 1.0}),  # each exchange takes a second
-    ("256", 96, {**ONE, "exchanges": 1e15, "waits": 0.0}),  # exchanges take no time
+    ("256", 96, {"waits": 1.0}),  # each exchange takes a second
+    ("256", 96, {"exchanges": 1e15, "waits": 0.0}),  # exchanges take no time
     ("251", 96, SLOW),  # no rows of all tiles
     ("2, 129", 96, SLOW),  # rows of a batch are not contiguous in tiles
     ("n", 96, SLOW),  # only the run knows
 ])
-def test_what_stays_whole(rows: str, columns: int, rates: dict[str, Any]) -> None:
+def test_what_stays_whole(rows: str, columns: int, rates: dict[str, float]) -> None:
     module, _ = lowered(program(rows, 64, columns, "f16"), **rates)
     assert parts(module) == 1 and not any(isinstance(op, PartOp) for op in module.walk())
 
@@ -204,108 +199,6 @@ def test_rows_are_divided_only_by_tiles(lines: str, divides: bool) -> None:
     [kernel] = [op for op in module.walk() if isinstance(op, KernelOp)]
     axis = row_axis(kernel, 1)
     assert (axis is not None) == divides
-
-
-# ---------------------------------------------------------------------- readers of the sum
-def block(rows: str, width: int, hidden: int, element: str) -> str:
-    """A divided product, a residual, a norm, and the two products after it."""
-    e, x, h = element, f"{element}[{rows}, {width}]", f"{element}[{rows}, {hidden}]"
-    f, one = f"f32[{rows}, {width}]", f"f32[{rows}, 1]"
-    return f"""builtin.module {{
-  strata.func @main(%x: {h}, %w: {e}[{hidden}, {width}], %r: {x}, %g: {e}[{width}, {hidden}], \
-%u: {e}[{width}, {hidden}]) -> ({x}, {h}) inputs ["x", "w", "r", "g", "u"] outputs ["s", "z"] {{
-    %a = graph.matmul %x, %w : {x}
-    %b = graph.all_reduce %a {{reduce = "sum", group = {GROUP}}} : {x}
-    %s = graph.add %b, %r : {x}
-    %wide = graph.cast %s {{to = f32}} : {f}
-    %square = graph.mul %wide, %wide : {f}
-    %mean = graph.reduce_max %square {{axes = [{rows.count(",") + 1}], keepdims = true}} : {one}
-    %norm = graph.div %wide, %mean : {f}
-    %n = graph.cast %norm {{to = {e}}} : {x}
-    %p = graph.matmul %n, %g : {h}
-    %q = graph.matmul %n, %u : {h}
-    %z = graph.mul %p, %q : {h}
-    strata.return %s, %z
-  }}
-}}
-"""
-
-
-def launches(module: ModuleOp) -> list[str]:
-    """The kernels, in the order of launches."""
-    return [op.kernel.data for op in module.walk() if isinstance(op, LaunchOp)]
-
-
-@pytest.mark.usefixtures("busy")
-@pytest.mark.parametrize("element", ["bf16", "f32"])
-@pytest.mark.parametrize("rows", [(256,), (1, 512)], ids=str)
-def test_readers_compute_the_same_in_parts(rows: tuple[int, ...], element: str) -> None:
-    text = block(", ".join(map(str, rows)), 64, 96, element)
-    found = list[list[list[Array]]]()
-    rng = np.random.default_rng(3)
-    shared = [rng.standard_normal(s).astype(element_dtype(element))
-              for s in ((*rows, 64), (64, 96), (64, 96))]
-    given = [[rng.standard_normal(s).astype(element_dtype(element))
-              for s in ((*rows, 96), (96, 64))] + shared for _ in range(2)]
-    slower = {**SLOW, "exchanges": 1e7}  # as long as readers take
-    for rates in (slower, {**ONE, "waits": 1.0}):
-        module, _ = lowered(text, **rates)
-        divided = {name for name in launches(module) if "_part" in name}
-        assert bool(divided) == (rates is slower)
-        if divided:
-            assert len({name.partition("_part")[0] for name in divided}) > 2  # the norm, at least
-        found.append(run_ranks(2, lambda peers, module=module: interpret_rank(
-            module, WeightStore(), given[peers.rank], peers)))
-    tolerance = {"bf16": 2e-2, "f32": 1e-5}[element]
-    for in_parts, whole in zip(*found, strict=True):
-        for a, b in zip(in_parts, whole, strict=True):
-            wide, wanted = a.astype(np.float64), b.astype(np.float64)
-            assert np.abs(wide - wanted).max() <= tolerance * np.abs(wanted).max()
-
-
-def _earlier(waits: Sequence[Sequence[int]], step: int) -> set[int]:
-    """All steps before one, in the order of what they wait for."""
-    found = {*waits[step]}
-    return found.union(*(_earlier(waits, k) for k in found)) if found else found
-
-
-def test_readers_of_the_first_part_do_not_wait_for_the_last_exchange() -> None:
-    """With the link of an H200, in the memory that they have after planning."""
-    module, _ = lowered(block("2048", 4096, 2048, "bf16"))
-    names = launches(module)
-    assert all("_part2" in name for name in names)
-    plan = plan_host(module)
-    steps = list(plan.steps)
-    waits = waits_of([accesses_of(step, {}) for step in steps], 4)
-    first, last = (k for k, step in enumerate(steps) if isinstance(step, Collect))
-    behind = [k for k in range(last + 1, len(steps))]
-    free = [k for k in behind if last not in _earlier(waits, k)]
-    assert len(free) == len(behind) // 2  # of each launch, its first part
-    assert all(first in _earlier(waits, k) for k in free)
-
-
-def test_buffers_of_parts_lie_apart() -> None:
-    """What a reader writes is not where another part still reads: the sum, or the factors."""
-    module, _ = lowered(block("2048", 4096, 2048, "bf16"))
-    steps = [accesses_of(step, {}) for step in plan_host(module).steps]
-    for k, accesses in enumerate(steps):
-        for other in steps[:k]:
-            for a in accesses:
-                assert not any(
-                    a.memory == b.memory and a.writes and not b.writes and a.conflicts(b)
-                    and (a.start, a.end) != (b.start, b.end) for b in other)
-
-
-def test_readers_start_between_programs() -> None:
-    """Persistent kernels would keep multiprocessors from exchanges, or wait for those that they
-    occupy."""
-    module, _ = lowered(block("2048", 4096, 2048, "bf16"))
-    kernels = {op.sym_name.data: op for op in module.walk() if isinstance(op, KernelOp)}
-    [beside, *_] = [emit_kernel(kernels[n]) for n in launches(module) if n.endswith("_beside")]
-    assert not beside.stays and beside.programs([16, 16], 132) == 128
-    [own, *_] = [emit_kernel(kernels[n.removesuffix("_beside")])
-                 for n in launches(module) if n.endswith("_beside")]
-    assert own.stays and own.programs([16, 18], 132) == 132
 
 
 @pytest.mark.usefixtures("busy")

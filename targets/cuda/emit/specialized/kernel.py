@@ -236,9 +236,9 @@ class Emission(ABC):
 
     @property
     def stays(self) -> bool:
-        """Whether the kernel is persistent. Where columns differ in cost, and beside exchanges, it
-        is not: the hardware gives the next one to whichever multiprocessor is free."""
-        return not (self.context.descends or self.context.single)
+        """Whether the kernel is persistent. Where columns differ in cost, it is not: the hardware
+        gives the next one to whichever multiprocessor is free."""
+        return not self.context.descends
 
     def _bind(self, program: str, extents: Sequence[Expr]) -> None:
         bind_program_ids(self.context, self.strip, program, extents)
