@@ -70,8 +70,10 @@ def _run(words: Sequence[str], interrupt: Interrupt) -> int:
 def _status(options: argparse.Namespace, words: Sequence[str]) -> int:
     try:
         check_packages()
+        from compiler.cli.arguments import read_machine
         from compiler.programs.collection import rare_collections
 
+        read_machine(options)
         with rare_collections():
             return int(options.run(options))
     except BrokenPipeError:

@@ -43,7 +43,8 @@ def add_target(parser: argparse.ArgumentParser, checks: bool = True) -> None:
     """Add the target and its options. `checks`: add --check, too."""
     group = parser.add_argument_group("the target")
     group.add_argument("--target", metavar="T", default="cpu",
-                       help="cpu (default), cuda, hip, opencl, reference, or a plugin's")
+                       help="cpu (default), cuda, hip, opencl, reference, a plugin's, or a "
+                            "--triple: wasm is --target cpu --triple wasm")
     group.add_argument("--features", metavar="NAME",
                        help="compile for these machine features instead of this machine's: "
                             "baseline, avx2, avx512, amx (default: $STRATA_CPU_FEATURES, or the "
@@ -186,6 +187,16 @@ def options_from(
         tuned=given.get("tuned", "auto"), library=given.get("library", "never"),
         mesh=given.get("mesh", ""), rank=own_rank(given.get("mesh", "")),
         specialize=Specialize() if given.get("specialize") else None)
+
+
+def read_machine(given: argparse.Namespace) -> None:
+    """Let `--target wasm` be `--target cpu --triple wasm`, and so for each machine for which the
+    target cpu makes code."""
+    if "triple" in given and given.triple is None and given.target != "cpu":
+        from compiler.plugins.loading import is_machine
+
+        if is_machine(given.target):
+            given.target, given.triple = "cpu", given.target
 
 
 def shell_command(words: Sequence[str]) -> str:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from dialects.strata.schedule_options import KnownOptions
     from targets.base import Target
+    from targets.cpu.architectures import Platform
 
 DIALECTS = "strata.dialects"
 
@@ -188,15 +189,26 @@ def _constant(dialect: Dialect) -> Callable[[], Dialect]:
     return lambda: dialect
 
 
-def _machine(name: str) -> StrataError | None:
-    """The error for a processor that is named as a target; None for other names."""
+def is_machine(name: str) -> bool:
+    """Whether a name is no target, but that of a machine for which the target cpu makes code."""
+    from targets.base import target_names
+
+    return _platform(name) is not None and name not in target_names()
+
+
+def _platform(name: str) -> Platform | None:
     from targets.cpu.architectures import platform_of
 
     try:
-        platform = platform_of(name)
+        return platform_of(name)
     except ValueError:
         return None
-    return StrataError(f"there is no target '{cut(name)}'", [
+
+
+def _machine(name: str) -> StrataError | None:
+    """The error for a machine that is named as a target; None for other names."""
+    platform = _platform(name)
+    return platform and StrataError(f"there is no target '{cut(name)}'", [
         Problem(f"code for {platform.name} is made by the target cpu",
                 hint=f"--target cpu --triple {name}")])
 

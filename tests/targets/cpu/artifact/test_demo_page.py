@@ -62,6 +62,10 @@ def test_a_page_needs_web_assembly(tmp_path: Path, capsys: pytest.CaptureFixture
     onnx.save(model(), tmp_path / "m.onnx")
     assert main(["compile", str(tmp_path / "m.onnx"), "-o", str(tmp_path / "m.so"), "--demo"]) == 1
     assert "--triple wasm32" in capsys.readouterr().err
+    assert main(["compile", str(tmp_path / "m.onnx"), "--target", "wasm", "--demo",
+                 "-o", str(tmp_path / "m.wasm")]) == 0
+    assert "<script" in (tmp_path / "m.html").read_text(encoding="utf-8")
+    capsys.readouterr()
     assert main(["compile", str(tmp_path / "m.onnx"), "-o", str(tmp_path / "m.wasm"), "--labels",
                  str(tmp_path / "none.txt")]) == 1
     assert "none.txt" in capsys.readouterr().err
