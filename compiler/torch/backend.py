@@ -35,7 +35,7 @@ from compiler.frontend.torch.captured_graph import output_nodes
 from compiler.frontend.torch.library import torch_module
 from compiler.programs.collection import rare_collections
 from compiler.torch import shared
-from compiler.torch.effects import kept_checks, take_checks, with_checks
+from compiler.torch.effects import Checks, kept_checks, take_checks, with_tokens
 from compiler.torch.graphs import compile_graph, note_of
 from compiler.torch.messages.breaks import show_break
 from compiler.torch.messages.eager import name_eager
@@ -111,9 +111,10 @@ def compiled_by(
         expand_flex_attention(graph)
         checks = take_checks(graph)
         written, aliases = take_writes(graph), aliases_of_arguments()
-        check_writes(graph, written, aliases, examples, replays)
-        return with_checks(compiled_step(graph, lambda inner: _boxed_program(
-            _program(kind, inner, chosen, written, aliases))), checks)
+        first = len(output_nodes(graph)) - sum(map(len, (examples, checks.each, written)))
+        check_writes(graph, written, aliases, examples, replays, first)
+        return with_tokens(compiled_step(graph, lambda inner: _boxed_program(
+            _program(kind, inner, chosen, written, aliases, checks=checks))), checks)
 
     def forward(graph: Any, inputs: Sequence[Any]) -> Run:
         expand_flex_attention(graph)
@@ -124,8 +125,8 @@ def compiled_by(
         keep_saved(graph, written, saved)
         if not checks.each:  # whose results AOTAutograd does not count
             save_channels_last(graph, saved, len(output_nodes(graph)) - len(written))
-        return with_checks(compiled_step(graph, lambda inner: _boxed_program(
-            _program(kind, inner, chosen, written, aliases, "forward"))), checks)
+        return with_tokens(compiled_step(graph, lambda inner: _boxed_program(
+            _program(kind, inner, chosen, written, aliases, "forward", checks=checks))), checks)
 
     def backward(graph: Any, inputs: Sequence[Any]) -> Run:
         expand_flex_attention(graph)
@@ -164,12 +165,13 @@ def _tracing(replays: bool) -> dict[str, Any]:
 def _program(
     kind: type[Program], graph: Any, options: Mapping[str, Any], written: Sequence[int],
     aliases: Mapping[int, int], stage: str = INFERENCE, donated: Sequence[int] = (),
+    checks: Checks | None = None,
 ) -> Program:
     """A graph, from whose results views are taken apart."""
     views = split_views(graph, written, aliases)
-    if views is None:
-        return kind(graph, options, written, stage=stage, donated=donated)
-    return kind(views.inner, options, written, outer=views.outer, stage=stage, donated=donated)
+    inner, outer = (graph, None) if views is None else (views.inner, views.outer)
+    return kind(inner, options, written, outer=outer, stage=stage, donated=donated,
+                checks=checks or Checks())
 
 
 def _operator_names(options: Mapping[str, Any]) -> list[str]:
@@ -273,6 +275,7 @@ class Program:
     """
     donated: Sequence[int] = ()
     """The arguments that nobody needs after a call."""
+    checks: Checks = field(default_factory=Checks)
     sets: OrderedDict[tuple[int, ...], tuple[Weights, Run]] = field(
         default_factory=OrderedDict[tuple[int, ...], tuple[Weights, Run]])
 
@@ -283,6 +286,8 @@ class Program:
         results = made[1](*inputs)
         if self.outer is not None:
             results = self.outer(*inputs, *results)
+        if self.checks.each:
+            self.checks.check(results[:len(results) - len(self.written)])
         return self._write(inputs, results) if self.written else results
 
     def _made_for(self, inputs: Sequence[Any]) -> tuple[Weights, Run]:
@@ -329,11 +334,12 @@ class Program:
             if run is None:
                 count_recompilation(f"other values of {some_of(changed)}")
         if run is None:
-            run = self.compiled(fixed, self._options(inputs))
+            run = self.compiled(fixed, {"target": target_of(inputs), **self.options})
         if isinstance(run, (Part, Reordered)):
-            run.write_to(self.written)
+            run.write_to(() if self.checks.each else self.written)
         weights.watch(self.forget)
-        if isinstance(run, Part) and not (numbers or self.written or self.outer or run.single):
+        if isinstance(run, Part) and not (
+                numbers or self.written or self.outer or run.single or self.checks.each):
             self.direct = run.direct
         return weights, run
 
@@ -386,9 +392,6 @@ class Program:
         torch_module("torch.autograd.graph").increment_version(
             [v for v in done if not v.is_inference()])
         return results[:count]
-
-    def _options(self, inputs: Sequence[Any]) -> dict[str, Any]:
-        return {"target": target_of(inputs), **self.options}
 
 
 def _is_same(value: Any, given: Any) -> bool:

@@ -29,15 +29,14 @@ class RunsEagerly(Exception):
 
 def check_writes(
     graph: Any, written: Sequence[int], aliases: Mapping[int, int], examples: Sequence[Any],
-    replays: bool = True, first: int | None = None,
+    replays: bool, first: int,
 ) -> None:
     """Raise RunsEagerly for a graph whose writes or views AOTAutograd does not describe.
 
     `written`: the arguments to which the last results will be written. `aliases`: the numbers of
     results -> the argument whose memory they share. `examples`: the results as Dynamo traced them.
     `replays`: whether AOTAutograd takes views of arguments by the operators of fixed sizes.
-    `first`: the number of the first result that Dynamo traced; by default they are the last before
-    the writes.
+    `first`: the number of the first result that Dynamo traced.
     """
     placeholders = [n for n in graph.graph.nodes if n.op == "placeholder"]
     tensors = [placeholders[k].meta["val"] for k in written]
@@ -51,8 +50,6 @@ def check_writes(
     is_wrapper = torch_module("torch.utils._python_dispatch").is_traceable_wrapper_subclass
     if any(map(is_wrapper, examples)):  # whose parts are the results
         examples, first = [getattr(n, "meta", {}).get("val") for n in outputs], 0
-    if first is None:
-        first = len(outputs) - len(written) - len(examples)
     for k, argument in aliases.items():
         base, made, wanted = base_of(outputs[k]), outputs[k].meta["val"], examples[k - first]
         if made.dtype != placeholders[argument].meta["val"].dtype and is_reinterpreted(

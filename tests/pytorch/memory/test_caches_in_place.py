@@ -125,3 +125,44 @@ def test_a_place_beyond_the_cache_is_an_error_before_anything_is_written() -> No
     with pytest.raises(Exception, match=r"index|out of"):
         compiled(row, at.fill_(ROWS), a, b)
     torch.testing.assert_close((a, b), kept)
+
+
+def _inverted(cache: Tensor, matrix: Tensor, fits: Tensor) -> Tensor:
+    cache[:3, :3] = torch.linalg.inv(matrix)
+    return cache[0] + 1
+
+
+def _asserted(cache: Tensor, matrix: Tensor, fits: Tensor) -> Tensor:
+    cache.mul_(2)
+    torch._assert_async(fits, "the text is too long")
+    return cache[0] + 1
+
+
+def _asserted_before_views(
+    cache: Tensor, matrix: Tensor, fits: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    torch._assert_async(fits, "the text is too long")
+    torch._assert_async(matrix.isfinite().all(), "the matrix is not finite")
+    inverse = torch.linalg.inv(matrix)
+    cache[:3, :3] = inverse
+    return cache[1:], fits, inverse
+
+
+@pytest.mark.parametrize("dynamic", [False, True], ids=["fixed", "open"])
+@pytest.mark.parametrize("use", [_inverted, _asserted, _asserted_before_views])
+def test_a_check_that_pytorch_makes_is_made_before_anything_is_written(
+    use: Callable[..., Any], dynamic: bool
+) -> None:
+    """Of a singular matrix, or what a program asserts; the same code then serves good arguments."""
+    torch._dynamo.reset()
+    compiled = torch.compile(use, backend="strata", dynamic=dynamic, options={"cache": "off"})
+    cache, good, bad = _given()[2], torch.eye(3) * 4, torch.zeros(3, 3)
+    yes, no = torch.tensor(True), torch.tensor(False)
+    expected = cache.clone()
+    for matrix, fits in ((good, yes), (bad, no), (good, yes)):
+        if matrix is bad:
+            with pytest.raises(RuntimeError, match=r"too long|linalg\.inv"):
+                compiled(cache, matrix, fits)
+        else:
+            torch.testing.assert_close(compiled(cache, matrix, fits), use(expected, matrix, fits))
+        torch.testing.assert_close(cache, expected)
