@@ -60,7 +60,12 @@ class NodeBase:
 
     # ------------------------------------------------------------------ checks at run time
     def require(self, low: Size, values: Value, high: Size) -> None:
-        """Add a run-time check that the elements of an integer tensor are in [low, high)."""
+        """Add a run-time check that the elements of an integer tensor are in [low, high).
+
+        Raises Fault for floats: PyTorch refuses them as indices only when it runs.
+        """
+        if t.is_float(values.element):
+            raise Fault(f"its indices are {values.element}, but must be integers")
         self.build.require(low, values, high)
 
     def require_index(self, values: Value, size: Size) -> None:

@@ -82,3 +82,22 @@ def test_compiled_functions_raise_and_go_on() -> None:
     with pytest.raises(IndexError, match="is 5 at node"):
         compiled(X, wrong)
     torch.testing.assert_close(compiled(X, right), function(X, right))
+
+
+@pytest.mark.parametrize("function", [
+    lambda x, i: x.gather(0, i) + 1, lambda x, i: x.scatter(0, i, x) * 2,
+    lambda x, i: x.index_put_((i[:, 0],), i) + 1], ids=["gather", "scatter", "index_put"])
+def test_empty_floats_are_indices_where_pytorch_takes_them(
+    function: Callable[..., torch.Tensor], caplog: pytest.LogCaptureFixture
+) -> None:
+    torch._dynamo.reset()
+    compiled = torch.compile(function, backend="strata", options={"cache": "off"})
+    given = torch.ones(3, 2), torch.zeros(0, 2)
+    try:
+        expected = function(*given)
+    except IndexError as error:
+        with pytest.raises(IndexError, match=str(error)):
+            compiled(*given)
+    else:
+        torch.testing.assert_close(compiled(*given), expected)
+    assert "its indices are f32, but must be integers" in caplog.text
