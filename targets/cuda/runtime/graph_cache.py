@@ -98,7 +98,8 @@ class GraphProgram:
         """Place outputs in these inputs, as far as there is room. To be called before `runner`.
         Returns the inputs that runs then overwrite."""
         if not self._has_runner:
-            found = homes(self.plan, inputs)
+            taken = {home.given for home in self.homes.values()}
+            found = homes(self.plan, [k for k in inputs if k not in taken])
             self.plan.steps = with_homes(self.plan, found)
             self.homes |= found
         return {home.given for home in self.homes.values()}.intersection(inputs)

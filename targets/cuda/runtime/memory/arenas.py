@@ -7,13 +7,15 @@ run on a stream have the same arena, such as the forward and the backward pass o
 
 An arena that is too small for a program is replaced. Others use the new one from their next runs
 on, and the last of them frees the old one. When the program that needed most is gone, the others
-get a smaller one likewise.
+get a smaller one likewise. So they do where the device has no room for what it needs.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
+from contextlib import suppress
 
+from targets.cuda.errors import DeviceMemoryError
 from targets.cuda.runtime.memory.device import Memory
 from targets.locks import SafeLock
 
@@ -55,8 +57,17 @@ class Arenas:
             found = self._known.get(stream)
             if found is None or found.size < need.size:
                 self._known.pop(stream, None)  # it may make room for the new one
-                found = self._known[stream] = Memory(max(self._needs[stream]))
+                found = self._known[stream] = self._made(need, stream)
         return found
+
+    def _made(self, need: Need, stream: int) -> Memory:
+        """An arena for all needs on the stream, or for this one where that is too large for the
+        device, as after a program that has failed for it."""
+        most = max(self._needs[stream])
+        if most > need.size:
+            with suppress(DeviceMemoryError):
+                return Memory(most)
+        return Memory(need.size)
 
     def end(self, need: Need) -> None:
         """The end of a need: drop arenas that are larger than others need."""
@@ -65,7 +76,7 @@ class Arenas:
                 self._needs[stream].remove(need.size)
                 found = self._known.get(stream)
                 if found is not None and found.size > max(self._needs[stream], default=-1):
-                    del self._known[stream]
+                    self._known.pop(stream, None)  # the end of another need may have done it
 
     @property
     def sizes(self) -> dict[int, int]:

@@ -11,6 +11,7 @@ import pytest
 from dialects.strata.types import Array
 from dialects.strata.weights import WeightStore
 from targets.cuda.build.compile import CompileOptions
+from targets.cuda.errors import DeviceMemoryError
 from targets.cuda.planning.program import load_module
 from targets.cuda.runtime import graph_cache
 from targets.cuda.runtime.executable import CudaExecutable
@@ -104,3 +105,24 @@ def test_needs_end_with_their_programs(monkeypatch: pytest.MonkeyPatch) -> None:
     assert few.arena(1).size == 10
     del few
     assert arenas.sizes == {}
+
+
+def test_what_the_device_has_no_room_for_is_no_need_of_others(
+    monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program too large for the device fails, and smaller ones on its stream go on."""
+    def memory(size: int) -> SimpleNamespace:
+        if size > 50:
+            raise DeviceMemoryError("the device's memory is full")
+        return SimpleNamespace(size=size)
+
+    monkeypatch.setattr("targets.cuda.runtime.memory.arenas.Memory", memory)
+    arenas = Arenas()
+    few, more, most = Need(10, arenas), Need(20, arenas), Need(100, arenas)
+    for _ in range(2):
+        with pytest.raises(DeviceMemoryError):
+            most.arena(1)
+        assert few.arena(1).size == 10 and more.arena(1).size == 20
+        assert few.arena(1) is more.arena(1)
+    del most
+    assert few.arena(1).size == 20

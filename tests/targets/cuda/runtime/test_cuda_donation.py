@@ -218,6 +218,25 @@ def test_outputs_lie_in_inputs_that_are_read_before(monkeypatch: pytest.MonkeyPa
 
 
 @needs_triton
+def test_what_an_output_has_is_not_spare(monkeypatch: pytest.MonkeyPatch) -> None:
+    """%y is written over %k, where %w would fit behind it; %z lies in %x, which is spare."""
+    monkeypatch.setattr("targets.memory.LEAST", 1)
+    run = Model(monkeypatch, """
+  host.launch @add(%x, %k, %y) sizes()
+  host.launch @add(%y, %y, %z) sizes()
+  %v = host.view %z : f32[80, 5]
+  host.copy %v, %w
+""")
+    assert {*run.executable.donate({0: 1})} == {0}
+    assert {*run.executable.spare([0, 1])} == {0, 1}
+    x, k = np.random.default_rng(0).standard_normal((2, 5, 80)).astype(np.float32)
+    y, z, w = run.executable.run([x, k])
+    np.testing.assert_array_equal(y, x + k)
+    np.testing.assert_array_equal(z, 2 * (x + k))
+    np.testing.assert_array_equal(w, (2 * (x + k)).reshape(80, 5))
+
+
+@needs_triton
 @pytest.mark.parametrize("spare", [[], [1], [0]], ids=str)
 def test_only_spare_inputs_are_overwritten(
     monkeypatch: pytest.MonkeyPatch, spare: list[int]
