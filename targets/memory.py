@@ -49,11 +49,11 @@ class Home(NamedTuple):
 
 def homes_of(
     rooms: Mapping[int, int], reads: Mapping[int, int], outputs: Mapping[int, int],
-    writes: Mapping[int, int],
+    writes: Mapping[int, int], alignment: int = ALIGNMENT,
 ) -> dict[int, Home]:
     """The numbers of outputs -> their places in inputs. `rooms`, `outputs`: the bytes of the inputs
     that may be overwritten, and of the outputs. `reads`, `writes`: the last step that reads each
-    input, and the first one that writes each output."""
+    input, and the first one that writes each output. `alignment`: that of outputs, in bytes."""
     found = dict[int, Home]()
     rest = sorted((k for k in outputs if outputs[k] >= LEAST), key=lambda k: -outputs[k])
     for given in sorted(rooms, key=lambda k: (-rooms[k], k)):
@@ -61,7 +61,7 @@ def homes_of(
         for k in rest:
             if reads[given] < writes[k] and end + outputs[k] <= rooms[given]:
                 chosen[k] = Home(given, end)
-                end += -(-outputs[k] // ALIGNMENT) * ALIGNMENT
+                end += -(-outputs[k] // alignment) * alignment
         if chosen and MOST_LEFT * (rooms[given] - end) <= rooms[given]:
             found |= chosen
             rest = [k for k in rest if k not in chosen]

@@ -177,7 +177,7 @@ class GraphRunner:
             raise CudaError("run the model before timing replays")
         ready = next(reversed(self._ready.values()))
         assert ready.graph is not None
-        if not ready.staging:
+        if ready.arena is not self._own:
             raise CudaError("replays are timed on memory that the model owns: run it on host "
                             "arrays first")
         start, end = driver.Event(timing=True), driver.Event(timing=True)

@@ -15,6 +15,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from dialects.strata.array_type import ArrayType
+from targets.cuda.runtime.constants import ALIGNMENT
 from targets.cuda.runtime.planned import Copy, HostPlan, Launch, Place, PlannedStep
 from targets.memory import Home, homes_of
 
@@ -57,7 +58,7 @@ def homes(plan: HostPlan, spare: Collection[int]) -> dict[int, Home]:
     written = {k: _bytes(t) for k, t in enumerate(plan.outputs) if count + k in first}
     return homes_of({k: _bytes(plan.inputs[k]) for k in spare},
                     {k: last.get(k, -1) for k in spare}, written,
-                    {k: first[count + k] for k in written})
+                    {k: first[count + k] for k in written}, ALIGNMENT)
 
 
 def with_homes(plan: HostPlan, found: Mapping[int, Home]) -> list[Step]:

@@ -18,6 +18,7 @@ from targets.cuda.planning.plan import can_overwrite, plan_host
 from targets.cuda.planning.program import load_module
 from targets.cuda.runtime.memory.device import tensor_within
 from targets.cuda.runtime.memory.donation import homes
+from targets.memory import Home
 from tests.targets.cuda.fakes.fake_driver import FakeDriver
 from tests.targets.cuda.fakes.fake_torch import FakeTorch
 from tests.targets.cuda.samples import parse
@@ -263,6 +264,26 @@ def test_small_outputs_and_open_sizes_have_memory_of_their_own() -> None:
     plan.inputs = plan.outputs = [
         ArrayType("f32", np.dtype(np.float32), (Expr.symbol(Symbol.size("n")), Expr.of(80)))]
     assert not homes(plan, [0])
+
+
+def test_outputs_in_one_input_are_aligned_as_kernels_expect(
+    monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """1600 bytes are whole cache lines of the host, but no multiple of the device's alignment."""
+    monkeypatch.setattr("targets.memory.LEAST", 1)
+    head = kernel("head", TILE, TILE).replace("%a: f32[5, 80], %b: f32[5, 80]",
+                                              "%a: f32[11, 80], %b: f32[11, 80]")
+    plan = plan_host(parse(f"""builtin.module {{ {ADD} {head}
+      host.func @main(%x: f32[11, 80], %y: {SHAPE}, %z: {SHAPE})
+          inputs ["x"] outputs ["y", "z"] sizes() arena(1792) {{
+        %h = host.alloc offset 0 : {SHAPE}
+        host.launch @head(%x, %x, %h) sizes()
+        host.launch @add(%h, %h, %y) sizes()
+        host.launch @add(%h, %h, %z) sizes()
+        host.return
+      }}
+    }}"""))
+    assert homes(plan, [0]) == {0: Home(0, 0), 1: Home(0, 1792)}
 
 
 def test_tensors_within_another_one() -> None:

@@ -140,6 +140,9 @@ def test_tensors_and_arrays(
         y = executable.run_alike(given)[0]
         np.testing.assert_array_equal(y.numpy() if on_device else y, expected(x)[0])
     assert executable.replay(4) == 2  # kernels of a millisecond
+    executable.run([torch.tensor(x)])
+    with pytest.raises(CudaError, match="run it on host arrays first"):
+        executable.replay(1)  # what the last run wrote is the caller's
 
 
 def test_what_is_gone_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
