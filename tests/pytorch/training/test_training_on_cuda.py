@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import pytest
@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from targets.cuda.runtime.executable import CudaExecutable
 from tests.pytorch.training.training_models import (
     MODELS,
     RANDOM,
@@ -187,6 +188,39 @@ def test_gradients_accumulate_on_a_gpu() -> None:
         twin(x).square().sum().backward()
     ours, eager = ([p.grad for p in m.parameters()] for m in (model, twin))
     assert distance(ours, eager) < 1e-5  # type: ignore
+
+
+@pytest.mark.usefixtures("whole")
+def test_gradients_on_a_gpu_lie_in_what_was_saved(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Gradients that were kept stay as they are in later steps, also where several forward passes
+    precede the backward passes, and other programs of other sizes run between them."""
+    spared, spare = list[int](), CudaExecutable.spare
+
+    def noted(self: CudaExecutable, inputs: Collection[int]) -> Collection[int]:
+        found = spare(self, inputs)
+        spared.extend(found)
+        return found
+
+    monkeypatch.setattr(CudaExecutable, "spare", noted)
+    torch.manual_seed(0)
+    layers = [nn.Linear(256, 256, device="cuda") for _ in range(4)]
+    model = nn.Sequential(*[m for layer in layers for m in (layer, nn.Tanh())])
+    twin, step = copy.deepcopy(model), compiled(model)
+    found: list[list[list[Tensor]]] = []
+    for run, of in ((step, model), (twin, twin)):
+        torch.manual_seed(1)
+        batches = [torch.randn(256, 256, device="cuda") for _ in range(6)]
+        results = [run(x) for x in batches[:3]]
+        with torch.no_grad():
+            results.append(run(torch.cat(batches)))
+        found.append([list(torch.autograd.grad(r.square().sum(), [*of.parameters()]))
+                      for r in reversed(results[:3])])
+        found[-1] += [list(torch.autograd.grad(run(x).square().sum(), [*of.parameters()]))
+                      for x in batches[3:]]
+        found[-1].append([r.detach() for r in results])
+    assert spared
+    for ours, eager in zip(*found, strict=True):
+        assert distance(ours, eager) < 1e-5
 
 
 @pytest.mark.usefixtures("whole")
