@@ -62,11 +62,12 @@ class Arenas:
 
     def _made(self, need: Need, stream: int) -> Memory:
         """An arena for all needs on the stream, or for this one where that is too large for the
-        device, as after a program that has failed for it."""
-        most = max(self._needs[stream])
-        if most > need.size:
+        device, as after a program that has failed for it. Where the device is full even so, other
+        streams' arenas make room, which their next runs make anew."""
+        for size in dict.fromkeys((max(self._needs[stream]), need.size)):
             with suppress(DeviceMemoryError):
-                return Memory(most)
+                return Memory(size)
+        self._known.clear()
         return Memory(need.size)
 
     def end(self, need: Need) -> None:

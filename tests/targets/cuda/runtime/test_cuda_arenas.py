@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 from types import SimpleNamespace
+from typing import Any
+from weakref import WeakSet
 
 import numpy as np
 import pytest
@@ -126,3 +128,23 @@ def test_what_the_device_has_no_room_for_is_no_need_of_others(
         assert few.arena(1) is more.arena(1)
     del most
     assert few.arena(1).size == 20
+
+
+def test_arenas_of_other_streams_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program that has run on many streams holds no memory there that another needs."""
+    there = WeakSet[Any]()
+
+    class Memory:
+        def __init__(self, size: int) -> None:
+            if sum(memory.size for memory in there) + size > 50:
+                raise DeviceMemoryError("the device's memory is full")
+            self.size = size
+            there.add(self)
+
+    monkeypatch.setattr("targets.cuda.runtime.memory.arenas.Memory", Memory)
+    arenas = Arenas()
+    few, more = Need(10, arenas), Need(30, arenas)
+    for stream in range(7):
+        assert few.arena(stream).size == 10
+    assert more.arena(3).size == 30 == arenas.sizes[3]
+    assert few.arena(3) is more.arena(3) and few.arena(0).size == 10
