@@ -33,6 +33,7 @@ def filled_up(axes: Sequence[Axis], multiple: int) -> list[Axis]:
 
 
 def renamed(copy: NestOp, map_: Sequence[Expr]) -> list[Expr]:
+    """An index of a copy in the axes `i0`, `i1` ... of a kernel of its own."""
     names = {a.name: Expr.axis(f"i{k}") for k, a in enumerate(copy.axes)}
     return [e.substitute(names) for e in map_]
 
@@ -50,6 +51,6 @@ def size_symbols(copy: NestOp) -> set[Symbol]:
 
 
 def range_of(expr: Expr, extents: Mapping[Symbol, Expr]) -> tuple[Expr, Expr] | None:
+    """The least and the largest value of an index, if both are known."""
     low, high = lower_bound(expr, extents), upper_bound(expr, extents)
     return None if low is None or high is None else (low, high)
-

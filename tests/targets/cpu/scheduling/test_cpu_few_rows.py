@@ -6,7 +6,6 @@ numbers only if the program does not read them: NaN times a weight of 0 is NaN.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -17,12 +16,12 @@ from compiler.options import CompileOptions
 from compiler.pipeline.driver import Compiler
 from dialects.loop import KernelOp
 from targets.cpu.scheduling.few_rows import STEP
+from tests.targets.masked_step import Mask, Step, live_keys
 
 torch = pytest.importorskip("torch")
 KEYS, WINDOW = 20011, 300
 """More keys than a core's cache holds; how many a window shows."""
 
-Mask = Callable[[Any, Any, Any], Any]
 MASKS: dict[str, Mask] = {
     "position": lambda at, position, _: at <= position,
     "window": lambda at, position, _: (at <= position) & (at > position - WINDOW),
@@ -31,17 +30,6 @@ MASKS: dict[str, Mask] = {
 SHAPES = {"groups": (2, 8, 2, 64, 1), "single": (2, 3, 3, 32, 1), "odd": (2, 6, 2, 20, 1),
           "queries": (2, 4, 4, 16, 3)}
 """Batch, heads, heads of keys, the size of a head, and queries."""
-
-
-class Step(torch.nn.Module):
-    def __init__(self, mask: Mask) -> None:
-        super().__init__()
-        self.mask = mask
-
-    def forward(self, query: Any, key: Any, value: Any, position: Any, seen: Any) -> Any:
-        at = torch.arange(key.shape[2])[None, None, None]
-        return torch.nn.functional.scaled_dot_product_attention(
-            query, key, value, attn_mask=self.mask(at, position, seen), enable_gqa=True)
 
 
 def inputs(shape: str, position: int, kind: Any, keys: int = KEYS) -> tuple[Any, ...]:
@@ -59,8 +47,7 @@ def poisoned(given: tuple[Any, ...], mask: Mask) -> tuple[Any, ...]:
     """The same, with NaN in the whole steps of which no row of a batch sees anything."""
     query, key, value, position, seen = given
     keys = key.shape[2]
-    live = mask(torch.arange(keys)[None, None, None], position, seen).expand(
-        len(query), 1, 1, keys)[:, 0, 0]
+    live = live_keys(given, mask)
     key, value = key.clone(), value.clone()
     for b, row in enumerate(live):
         shown = row.nonzero()

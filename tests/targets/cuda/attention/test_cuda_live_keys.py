@@ -6,7 +6,6 @@ only if the program does not read them: NaN times a weight of 0 is NaN.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from importlib.util import find_spec
 from typing import Any
 
@@ -19,12 +18,12 @@ from compiler.pipeline.driver import Compiler
 from dialects.block import ForOp, KernelOp
 from dialects.host.interpret import interpret_host
 from targets.cuda.build.interpreter import InterpretedExecutable
+from tests.targets.masked_step import Mask, Step, live_keys
 
 torch = pytest.importorskip("torch")
 STEP, WINDOW, BATCH = 256, 300, 2
 """A multiple of the columns of each step; how many keys a window holds; rows of a batch."""
 
-Mask = Callable[[Any, Any, Any], Any]
 MASKS: dict[str, Mask] = {
     "position": lambda at, position, _: at <= position,
     "window": lambda at, position, _: (at <= position) & (at > position - WINDOW),
@@ -35,17 +34,6 @@ MASKS: dict[str, Mask] = {
 SHAPES = {"split": (2, 8, 2, 64), "parts of one row": (2, 3, 3, 32), "whole": (2, 140, 70, 16),
           "whole single rows": (2, 150, 150, 16)}
 """Batch, heads, heads of keys, and the size of a head; many heads keep a GPU busy."""
-
-
-class Step(torch.nn.Module):
-    def __init__(self, mask: Mask) -> None:
-        super().__init__()
-        self.mask = mask
-
-    def forward(self, query: Any, key: Any, value: Any, position: Any, seen: Any) -> Any:
-        at = torch.arange(key.shape[2])[None, None, None]
-        return torch.nn.functional.scaled_dot_product_attention(
-            query, key, value, attn_mask=self.mask(at, position, seen), enable_gqa=True)
 
 
 def inputs(shape: str, keys: int, position: int) -> tuple[Any, ...]:
@@ -62,9 +50,7 @@ def inputs(shape: str, keys: int, position: int) -> tuple[Any, ...]:
 def poisoned(given: tuple[Any, ...], mask: Mask) -> tuple[Any, ...]:
     """The same, with NaN in the steps of which no row of a batch sees anything."""
     query, key, value, position, seen = given
-    keys = key.shape[2]
-    live = mask(torch.arange(keys)[None, None, None], position, seen).expand(
-        len(query), 1, 1, keys)[:, 0, 0]
+    live = live_keys(given, mask)
     steps = live.reshape(len(query), -1, STEP).any(2)
     first = [int(s.nonzero().min()) for s in steps]
     last = [int(s.nonzero().max()) for s in steps]
